@@ -1,0 +1,3 @@
+//! cage
+pub mod launch;
+pub mod orders;

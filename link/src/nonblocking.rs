@@ -1,0 +1,75 @@
+//! Packet links under tokio.
+
+use crate::{LinkError, Packet, Packets};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use tokio::io::unix::AsyncFd;
+
+/// A packet link whose waits are tokio's. One reader and one writer at a time.
+#[derive(Debug)]
+pub struct AsyncPackets(AsyncFd<Packets>);
+
+impl AsyncPackets {
+    /// # Errors
+    /// Called outside a runtime, or the descriptor cannot be polled.
+    pub fn new(packets: Packets) -> io::Result<Self> {
+        packets.set_nonblocking()?;
+        AsyncFd::register(packets).map(Self)
+    }
+
+    /// Cancel-safe: a packet is taken whole or not at all.
+    ///
+    /// # Errors
+    /// As for [`Packets::recv`].
+    pub async fn recv(&self) -> Result<Option<Packet>, LinkError> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            match self.0.get_ref().recv() {
+                Err(LinkError::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => {
+                    ready.clear_ready()
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Cancel-safe: a packet is sent whole or not at all.
+    ///
+    /// # Errors
+    /// As for [`Packets::send`].
+    pub async fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+        loop {
+            let mut ready = self.0.writable().await?;
+            match self.0.get_ref().send(bytes, fds) {
+                Err(LinkError::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => {
+                    ready.clear_ready()
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// At once or not at all: `Ok(false)` when the peer's queue is full.
+    ///
+    /// # Errors
+    /// As for [`Packets::send`].
+    pub fn try_send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<bool, LinkError> {
+        match self.0.get_ref().send(bytes, fds) {
+            Err(LinkError::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(other) => Err(other),
+            Ok(()) => Ok(true),
+        }
+    }
+}
+
+impl AsFd for AsyncPackets {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.get_ref().as_fd()
+    }
+}
+
+impl AsRawFd for AsyncPackets {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.get_ref().as_raw_fd()
+    }
+}

@@ -1,0 +1,92 @@
+//! supervisor → broker: requests, and what comes back unasked.
+//!
+//! The broker listens on `<run>/sup/<id>.sock`; a second connection replaces the first.
+
+use crate::supervisor::PtyState;
+use crate::{AttachOptions, Cause, Event, Exit, PtyId, ScrollbackForm, Size};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
+pub enum BrokerRequest {
+    /// The attestation matched: orders may go in. Ok: null. Until then nothing starts.
+    Go,
+    /// fds: memfd with a [`BrokerExec`]. `main`: the cage ends with this one. Ok: null when the
+    /// payload runs, or is held for its viewer; error `cage_unavailable` if the cage can't.
+    Exec {
+        pty: PtyId,
+        main: bool,
+    },
+    /// fds: the viewer's stream, memfd with bytes already read from it.
+    Attach {
+        pty: PtyId,
+        options: AttachOptions,
+    },
+    /// fds: memfd with the bytes.
+    Input {
+        pty: PtyId,
+    },
+    Resize {
+        pty: PtyId,
+        size: Size,
+    },
+    Signal {
+        pty: Option<PtyId>,
+        signal: i32,
+    },
+    /// The cage is about to be killed or ended, and this is why. Ok: null.
+    Ending {
+        cause: Cause,
+    },
+    /// SIGKILL to pid 1 of the cage.
+    Kill,
+    /// Ok: null, with a memfd or file.
+    Scrollback {
+        pty: PtyId,
+        form: ScrollbackForm,
+    },
+    /// Ok: [`BrokerState`].
+    State,
+    /// Events up to `seq` are stored by sessiond.
+    Ack {
+        seq: u64,
+    },
+}
+
+/// A command as the plan allows it: environment picked, folder resolved, as seen inside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerExec {
+    pub argv: Vec<crate::Arg>,
+    pub env: Vec<(crate::Arg, crate::Arg)>,
+    pub cwd: crate::Arg,
+    pub umask: u32,
+    pub tty: Option<Size>,
+    pub hold: bool,
+    pub stdin: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BrokerState {
+    /// Pid 1 of the cage and bwrap's monitor, host numbering.
+    pub init_pid: Option<i32>,
+    pub monitor_pid: Option<i32>,
+    pub ptys: Vec<PtyState>,
+    /// The end of the first payload.
+    pub exit: Option<Exit>,
+    /// Newest event sequence.
+    pub seq: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum BrokerNotice {
+    /// The zygote stands behind its walls and says so. `attestation` is cage's own type, as JSON.
+    Attested { init_pid: i32, monitor_pid: i32, attestation: Value },
+    /// The cage could not be built; the broker ends. Nothing ran.
+    Failed { wall: String, message: String },
+    /// Appended to the broker's file before it was sent.
+    Event { event: Event },
+    /// exit.json is written. The broker lives on until it is acknowledged and drained.
+    Exited { exit: Exit },
+}

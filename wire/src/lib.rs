@@ -1,0 +1,47 @@
+//! The protocol between the processes of mews: the words that both sides of a border must agree on.
+//!
+//! No IO, no clock but for new ids, no unsafe. Which border uses what:
+//!
+//! | border | types |
+//! | --- | --- |
+//! | sessiond → supervisor | [`control`] envelope, [`supervisor`] requests |
+//! | supervisor → broker | [`control`] envelope, [`broker`] requests |
+//! | viewer ↔ broker | [`frame`] |
+//! | anywhere up | [`event`], [`exit`], [`error`] |
+#![forbid(unsafe_code)]
+
+pub mod arg;
+pub mod attach;
+pub mod broker;
+pub mod control;
+pub mod dirs;
+pub mod enforced;
+pub mod error;
+pub mod event;
+pub mod exit;
+pub mod frame;
+pub mod ids;
+pub mod size;
+pub mod spawn;
+pub mod supervisor;
+
+pub use arg::Arg;
+pub use attach::{AttachOptions, History, Join, Role, ScrollbackForm, View};
+pub use enforced::{Enforced, Wall, WallState};
+pub use error::{ErrorCode, WireError};
+pub use event::{Event, EventBody, Source};
+pub use exit::{Cause, Exit, Usage};
+pub use ids::{CageId, PtyId, RunId, SessionId};
+pub use size::Size;
+pub use spawn::{ExecSpec, Overrides, PolicySource, SpawnSpec};
+
+/// The version of every link. A side speaks this version and the one before it.
+pub const PROTO: u32 = 1;
+/// Largest control message, in bytes; what may be larger travels as a descriptor.
+pub const CONTROL_BYTES_MAX: usize = 64 * 1024;
+/// Most descriptors beside one control message.
+pub const CONTROL_FDS_MAX: usize = 16;
+/// Largest argv of one run, in bytes.
+pub const ARGV_BYTES_MAX: usize = 1024 * 1024;
+/// Largest environment of one run, in bytes.
+pub const ENV_BYTES_MAX: usize = 256 * 1024;

@@ -1,0 +1,133 @@
+//! sessiond → supervisor: requests, and what comes back unasked.
+//!
+//! Descriptors beside a request are listed with it, in order. `authority` is the operator's own
+//! accepted connection: the supervisor reads SO_PEERCRED from it itself.
+
+use crate::{
+    AttachOptions, CageId, Cause, Enforced, Event, Exit, PtyId, RunId, ScrollbackForm, SessionId,
+    Size, Source,
+};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
+pub enum SupervisorRequest {
+    /// fds: authority, memfd with a `SpawnSpec`. Ok: [`Spawned`].
+    Spawn { cage: CageId },
+    /// Resolve as a spawn would, change nothing. fds: authority, memfd with a `SpawnSpec`.
+    /// Ok: null, with a memfd: the plan as JSON.
+    DryRun,
+    /// fds: authority, memfd with an `ExecSpec`. Ok: null.
+    Exec { cage: CageId, pty: PtyId },
+    /// fds: authority, the viewer's stream, memfd with bytes already read from it (may be empty).
+    /// Ok: null, sent before the broker writes its first frame. The stream is then the broker's.
+    Attach { cage: CageId, pty: PtyId, options: AttachOptions },
+    /// fds: authority, memfd with the bytes. Ok: null.
+    Input { cage: CageId, pty: PtyId },
+    /// fds: authority. Ok: null.
+    Resize { cage: CageId, pty: PtyId, size: Size },
+    /// To the foreground group of one terminal, or to every payload. fds: authority. Ok: null.
+    Signal { cage: CageId, pty: Option<PtyId>, signal: i32 },
+    /// SIGKILL until nothing is left. fds: authority. Ok: null, when the cage is gone.
+    Kill { cage: CageId, cause: Cause },
+    /// SIGTERM, 5 s, SIGKILL. fds: authority. Ok: null, when the cage is gone.
+    End { cage: CageId, cause: Cause },
+    /// fds: authority. Ok: null, with a memfd or file: the plan as JSON.
+    Plan { cage: CageId },
+    /// Of a living or ended cage. fds: authority. Ok: null, with a memfd or file.
+    Scrollback { cage: CageId, pty: PtyId, form: ScrollbackForm },
+    /// All cages that are known, living or ended and not yet forgotten. Ok: null, with a memfd:
+    /// JSON array of [`CageState`].
+    List,
+    /// Events of this cage and source up to `seq` are stored; the source may drop them. Ok: null.
+    Ack { cage: CageId, source: Source, seq: u64 },
+    /// The files of an ended cage may go: sessiond has what it wants of them. Ok: null.
+    Forget { cage: CageId },
+    /// Stop the daemons. Ok: [`ShutdownAnswer`], then the supervisor ends itself and sessiond.
+    Shutdown { cages: ShutdownCages },
+}
+
+/// What becomes of living cages when the daemons stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShutdownCages {
+    /// Do not stop if there are any (`conflict`, with their number).
+    Refuse,
+    /// They run on; the next start finds them.
+    Leave,
+    Kill,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShutdownAnswer {
+    pub living: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spawned {
+    pub cage: CageId,
+    pub plan_hash: String,
+    pub enforced: Enforced,
+    /// The workspace as the payload sees it.
+    pub workspace: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Between the request and `go`.
+    Starting,
+    Running,
+    Suspended,
+    /// Told to end, or its first payload has ended; something is still there.
+    Ending,
+    /// Pid 1 is reaped and the cgroup is empty.
+    Gone,
+}
+
+/// One cage as the supervisor sees it: the truth that a snapshot is made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CageState {
+    pub cage: CageId,
+    pub session: SessionId,
+    pub run: RunId,
+    /// The operator.
+    pub uid: u32,
+    pub name: String,
+    pub policy: String,
+    pub plan_hash: String,
+    pub phase: Phase,
+    /// pid 1 of the cage, in the host's numbering; a hint for people, never a handle.
+    pub pid: Option<i32>,
+    pub started_at_ms: i64,
+    pub enforced: Enforced,
+    pub exit: Option<Exit>,
+    pub ptys: Vec<PtyState>,
+    /// Newest event sequence of each source, so that sessiond sees what it lacks.
+    pub broker_seq: u64,
+    pub supervisor_seq: u64,
+}
+
+/// One terminal, or the pipe streams of one command.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PtyState {
+    pub pty: PtyId,
+    pub argv: Vec<String>,
+    pub tty: bool,
+    pub size: Option<Size>,
+    pub viewers: u32,
+    pub has_writer: bool,
+    /// Bytes of output so far.
+    pub seq: u64,
+    /// The payload's own pid as the cage sees it.
+    pub pid: Option<i32>,
+    pub exit: Option<Exit>,
+}
+
+/// What the supervisor tells unasked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum SupervisorNotice {
+    /// To be stored, then acknowledged with `ack`. Sent again after a reconnect until it is.
+    Event { event: Event },
+}
