@@ -1,9 +1,17 @@
 //! Packet links under tokio.
 
-use crate::{LinkError, Packet, Packets};
+use crate::{LinkError, Packet, Packets, sys};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use tokio::io::unix::AsyncFd;
+
+/// Waits of tokio on any pollable descriptor: PTY masters, pipes, pidfds, event files.
+///
+/// # Errors
+/// Called outside a runtime, or the descriptor cannot be polled (EPERM: a regular file).
+pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    sys::watch(fd)
+}
 
 /// A packet link whose waits are tokio's. One reader and one writer at a time.
 #[derive(Debug)]
@@ -14,7 +22,7 @@ impl AsyncPackets {
     /// Called outside a runtime, or the descriptor cannot be polled.
     pub fn new(packets: Packets) -> io::Result<Self> {
         packets.set_nonblocking()?;
-        AsyncFd::register(packets).map(Self)
+        sys::watch(packets).map(Self)
     }
 
     /// Cancel-safe: a packet is taken whole or not at all.

@@ -43,3 +43,11 @@ pub(crate) fn peer_cred(fd: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(cred) }
 }
+
+/// Hands a descriptor to tokio's reactor.
+#[cfg(feature = "tokio")]
+pub(crate) fn watch<T: AsRawFd>(fd: T) -> io::Result<tokio::io::unix::AsyncFd<T>> {
+    // SAFETY: `T` owns the descriptor and is owned by the `AsyncFd`, so the number stays ours
+    // for as long as it is registered; callers pass only `OwnedFd` and `Packets`.
+    unsafe { tokio::io::unix::AsyncFd::register(fd) }.map_err(io::Error::from)
+}
