@@ -46,6 +46,10 @@ pub struct BootFds {
     pub cgroup_procs: Vec<i32>,
     pub memory_events: Option<CounterFile>,
     pub pids_events: Option<CounterFile>,
+    /// v1: an eventfd that the supervisor registered for `memory.oom_control`; readable: the cage met
+    /// its memory limit, and with `oom_group` the broker kills it as a whole.
+    pub oom_event: Option<i32>,
+    pub oom_group: bool,
     /// v2 `cgroup.events` of the payload's cgroup.
     pub cgroup_events: Option<i32>,
     /// v1 `memory.max_usage_in_bytes`, v2 `memory.peak`.

@@ -10,6 +10,7 @@
 //! | anywhere up | [`event`], [`exit`], [`error`] |
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod arg;
 pub mod attach;
 pub mod broker;

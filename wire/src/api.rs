@@ -1,0 +1,282 @@
+//! The bodies of the HTTP API, as sessiond sends and clients read them. Base: `/api/v1`.
+//!
+//! | method, path | body → answer |
+//! | --- | --- |
+//! | GET `/healthz` | → `{"status": "ok"}`: the process answers |
+//! | GET `/readyz` | → [`Ready`], 503 unless all is there |
+//! | GET `/versions` | → [`Versions`] |
+//! | POST `projects` | [`CreateProject`] → [`Project`] (the one of that folder, made on first use) |
+//! | GET `projects` | → `{"projects": [Project]}` |
+//! | POST `projects/:p/sessions` | [`CreateSession`] → 201 [`SessionView`] |
+//! | GET `sessions?all=` | → `{"sessions": [SessionView]}`: the living and the last ten, or all |
+//! | GET `sessions/:s` | → [`SessionView`] |
+//! | DELETE `sessions/:s?confirm=true` | end: → [`SessionView`], when its cages are gone |
+//! | DELETE `sessions/:s?confirm=true&purge=true` | remove an ended one: → 204 |
+//! | POST `sessions/:s/jobs` | [`JobRequest`] → 201 [`Started`] |
+//! | GET `sessions/:s/runs`, `sessions/:s/runs/:r` | → `{"runs": [RunView]}`, [`RunView`] |
+//! | POST `sessions/:s/runs/:r/cancel` | → [`RunView`] |
+//! | GET `sessions/:s/cages`, `sessions/:s/cages/:g` | → `{"cages": [CageView]}`, [`CageView`] |
+//! | POST `sessions/:s/cages/:g/exec` | [`crate::ExecSpec`] → 201 [`Started`] |
+//! | POST `sessions/:s/cages/:g/signal` | [`SignalRequest`] → 204 |
+//! | POST `sessions/:s/cages/:g/kill` | → 204, when the cage is gone |
+//! | GET `sessions/:s/cages/:g/plan` | → the plan as JSON |
+//! | GET `sessions/:s/ptys` | → `{"ptys": [PtyView]}` |
+//! | GET `ptys/:t` | → [`PtyView`] |
+//! | GET `ptys/:t/attach?options=JSON` | upgrade to [`UPGRADE`]: the viewer stream; `options`: [`crate::AttachOptions`] |
+//! | POST `ptys/:t/input` | raw bytes → 204 |
+//! | POST `ptys/:t/resize` | [`crate::Size`] → 204 |
+//! | GET `ptys/:t/scrollback?form=rendered\|raw` | → bytes, also after the end |
+//! | POST `ptys/:t/wait?timeout_ms=` | → `{"exit": Exit}` when it ended; `{"exit": null}` after the time |
+//! | GET `sessions/:s/events?after=N&limit=` | → [`Events`] |
+//! | GET `resolve?id=TEXT` | → [`Resolved`]; 404, or 409 with `details.candidates` |
+//! | POST `shutdown` | [`Shutdown`] → [`crate::supervisor::ShutdownAnswer`] |
+//!
+//! Errors: `{"error": WireError}`. Another operator's object is `not_found`.
+
+use crate::supervisor::{Phase, ShutdownCages};
+use crate::{
+    CageId, Enforced, ErrorCode, ExecSpec, Exit, Overrides, PolicySource, PtyId, RunId, SessionId,
+    Size, WireError,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+pub const BASE: &str = "/api/v1";
+/// The `Upgrade` token of an attach.
+pub const UPGRADE: &str = "mews.v1.viewer";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    pub error: WireError,
+}
+
+/// The HTTP status of each code: the only place where they meet.
+#[must_use]
+pub fn http_status(code: ErrorCode) -> u16 {
+    match code {
+        ErrorCode::BadRequest | ErrorCode::ValidationFailed => 400,
+        ErrorCode::Unauthenticated => 401,
+        ErrorCode::Forbidden => 403,
+        ErrorCode::NotFound => 404,
+        ErrorCode::Conflict | ErrorCode::RunActive | ErrorCode::LimitReached => 409,
+        ErrorCode::Gone => 410,
+        ErrorCode::PayloadTooLarge => 413,
+        ErrorCode::PolicyInvalid | ErrorCode::CageUnavailable => 422,
+        ErrorCode::RateLimited => 429,
+        ErrorCode::Internal | ErrorCode::Unknown => 500,
+        ErrorCode::ProviderUnreachable => 502,
+        ErrorCode::StorageUnavailable | ErrorCode::SupervisorUnavailable => 503,
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    pub ready: bool,
+    pub storage: bool,
+    pub supervisor: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    pub build: String,
+    pub proto: u32,
+    /// Of the supervisor, where one is connected.
+    pub supervisor: Option<String>,
+    /// Processes, for people.
+    pub pid: i32,
+    pub supervisor_pid: Option<i32>,
+    /// Changes with every start of sessiond.
+    pub epoch: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateProject {
+    /// Absolute.
+    pub folder: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Project {
+    pub slug: String,
+    pub folder: String,
+    pub created_at_ms: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CreateSession {
+    /// Absent: made from the command, as `bash-1`; then `name_hint` is its first half.
+    pub name: Option<String>,
+    pub name_hint: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    /// `cli:run`, `api`, `ci:github:build`, …
+    pub source: Option<String>,
+    /// The session ends with its first run.
+    pub end_on_exit: bool,
+    pub client_request_id: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    Idle,
+    Running,
+    Queued,
+    Paused,
+    Ended,
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    Pending,
+    Running,
+    Suspended,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunKind {
+    Agent,
+    Job,
+    Shell,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionView {
+    pub id: SessionId,
+    pub name: String,
+    pub project: String,
+    pub folder: String,
+    pub state: SessionState,
+    pub archived: bool,
+    pub labels: BTreeMap<String, String>,
+    pub source: String,
+    pub end_on_exit: bool,
+    /// The operator.
+    pub uid: u32,
+    pub created_at_ms: i64,
+    pub ended_at_ms: Option<i64>,
+    /// Newest event.
+    pub seq: i64,
+    pub runs: Vec<RunView>,
+    pub cages: Vec<CageView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunView {
+    pub id: RunId,
+    pub session: SessionId,
+    pub kind: RunKind,
+    pub state: RunState,
+    pub argv: Vec<String>,
+    pub policy: String,
+    pub created_at_ms: i64,
+    pub started_at_ms: Option<i64>,
+    pub ended_at_ms: Option<i64>,
+    pub exit: Option<Exit>,
+    /// Why it failed before anything ran.
+    pub error: Option<WireError>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CageView {
+    pub id: CageId,
+    pub run: RunId,
+    pub session: SessionId,
+    pub phase: Phase,
+    pub pid: Option<i32>,
+    pub plan_hash: String,
+    pub enforced: Enforced,
+    pub exit: Option<Exit>,
+    pub started_at_ms: Option<i64>,
+    pub ended_at_ms: Option<i64>,
+    pub ptys: Vec<PtyView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PtyView {
+    pub id: PtyId,
+    pub cage: CageId,
+    pub session: SessionId,
+    pub argv: Vec<String>,
+    pub tty: bool,
+    /// The run's own command, not an exec.
+    pub main: bool,
+    pub size: Option<Size>,
+    pub viewers: u32,
+    pub started_at_ms: Option<i64>,
+    pub ended_at_ms: Option<i64>,
+    pub exit: Option<Exit>,
+    /// Bytes of output, when it closed.
+    pub bytes: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRequest {
+    pub kind: RunKind,
+    pub policy: PolicySource,
+    #[serde(default)]
+    pub overrides: Overrides,
+    pub exec: ExecSpec,
+    #[serde(default)]
+    pub client_request_id: Option<String>,
+}
+
+/// What a started command is called everywhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    pub session: SessionId,
+    pub name: String,
+    pub run: RunId,
+    pub cage: CageId,
+    pub pty: PtyId,
+    pub enforced: Enforced,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalRequest {
+    pub signal: i32,
+    /// One command; absent: all of them.
+    #[serde(default)]
+    pub pty: Option<PtyId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionEvent {
+    /// Per session, from 1, without holes.
+    pub seq: i64,
+    pub at_ms: i64,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub data: Value,
+    pub run: Option<RunId>,
+    pub cage: Option<CageId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Events {
+    pub epoch: i64,
+    pub events: Vec<SessionEvent>,
+}
+
+/// What an ID argument means: a name, else a unique prefix or suffix (4 characters or more, any
+/// case) of a session's, run's, cage's or terminal's id. The fields below it are the newest ones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resolved {
+    pub session: SessionId,
+    pub name: String,
+    pub run: Option<RunId>,
+    pub cage: Option<CageId>,
+    pub pty: Option<PtyId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shutdown {
+    pub cages: ShutdownCages,
+}
