@@ -34,7 +34,8 @@ pub enum SupervisorRequest {
     End { cage: CageId, cause: Cause },
     /// fds: authority. Ok: null, with a memfd or file: the plan as JSON.
     Plan { cage: CageId },
-    /// Of a living or ended cage. fds: authority. Ok: null, with a memfd or file.
+    /// Of a living or ended cage. fds: authority; without one it is sessiond itself that files
+    /// what an ended cage left (allowed for ended cages only). Ok: null, with a memfd or file.
     Scrollback { cage: CageId, pty: PtyId, form: ScrollbackForm },
     /// All cages that are known, living or ended and not yet forgotten. Ok: null, with a memfd:
     /// JSON array of [`CageState`].
