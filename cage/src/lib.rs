@@ -1,3 +1,5 @@
 //! cage
+#[cfg(feature = "policy")]
+pub mod cgroup;
 pub mod launch;
 pub mod orders;

@@ -1,0 +1,109 @@
+//! On the kernel that runs them. An ordinary user has no groups to make: there they check that.
+
+use super::*;
+use std::io::Write;
+use std::process::{Child, Command};
+
+fn layout(name: &str) -> Layout {
+    Layout::probe(&format!("/mews-unit-{}-{name}", std::process::id())).unwrap()
+}
+
+/// A child that joins the cage, as the broker's stub does, before it becomes `sleep`.
+fn sleeper_in(cgroup: &CageCgroup) -> Child {
+    let child = Command::new("sleep").arg("600").spawn().unwrap();
+    for procs in cgroup.procs_files().unwrap() {
+        std::fs::File::from(procs).write_all(child.id().to_string().as_bytes()).unwrap();
+    }
+    child
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(5)
+}
+
+#[test]
+fn limits_are_written_and_read_back_and_gone_after_remove() {
+    let layout = layout("limits");
+    let limits = Limits {
+        memory_bytes: Some((64 << 20) + 5),
+        swap_bytes: Some(0),
+        pids: Some(20),
+        cpu_milli: Some(500),
+        oom_group: true,
+    };
+    let cgroup = CageCgroup::create(&layout, CageId::new(), &limits).unwrap();
+    assert_eq!(cgroup.is_absent(), layout.facts() == LimitFacts::default());
+    let counters = cgroup.counters();
+    assert_eq!(counters.memory_events.is_some(), layout.facts().memory.is_some());
+    assert_eq!(counters.pids_events.is_some(), layout.facts().pids.is_some());
+    let oom = cgroup.oom_eventfd().unwrap();
+    assert_eq!(oom.is_some(), layout.facts().memory == Some(Version::V1));
+    let paths = cgroup.paths();
+    cgroup.remove().unwrap();
+    layout.tidy();
+    for group in paths.groups {
+        assert!(!group.path.exists(), "{}", group.path.display());
+    }
+    assert!(layout.bases().iter().all(|base| !base.path.exists()));
+}
+
+#[test]
+fn members_are_seen_killed_and_found_again() {
+    let layout = layout("members");
+    let cage = CageId::new();
+    let limits = Limits { pids: Some(20), ..Limits::default() };
+    let cgroup = CageCgroup::create(&layout, cage, &limits).unwrap();
+    if cgroup.is_absent() {
+        return;
+    }
+    assert!(cgroup.is_empty());
+    let mut child = sleeper_in(&cgroup);
+    let pid = i32::try_from(child.id()).unwrap();
+    assert_eq!(cgroup.members(), [pid]);
+    assert!(cgroup.contains(pid) && !cgroup.is_empty());
+    let found = scan(&layout);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].0, cage);
+    let again = CageCgroup::reopen(&cgroup.paths());
+    again.kill_all(soon()).unwrap();
+    assert!(again.is_empty(), "a zombie counts as gone");
+    assert!(!again.members().contains(&pid));
+    child.wait().unwrap();
+    again.remove().unwrap();
+    assert!(scan(&layout).is_empty());
+    layout.tidy();
+}
+
+#[test]
+fn v1_alone_is_emptied_by_pidfds() {
+    let layout = layout("v1");
+    let limits = Limits { pids: Some(20), memory_bytes: Some(64 << 20), ..Limits::default() };
+    let mut cgroup = CageCgroup::create(&layout, CageId::new(), &limits).unwrap();
+    let v2: Vec<Group> =
+        cgroup.groups.extract_if(.., |group| group.version() == Version::V2).collect();
+    if !cgroup.is_absent() {
+        let mut children: Vec<Child> = (0..5).map(|_| sleeper_in(&cgroup)).collect();
+        assert_eq!(cgroup.members().len(), 5);
+        cgroup.kill_all(soon()).unwrap();
+        assert!(cgroup.is_empty());
+        for child in &mut children {
+            child.wait().unwrap();
+        }
+    }
+    cgroup.groups.extend(v2);
+    cgroup.remove().unwrap();
+    layout.tidy();
+}
+
+#[test]
+fn a_limit_that_the_kernel_refuses_names_its_wall_and_leaves_nothing() {
+    let layout = layout("refused");
+    if layout.facts().pids.is_none() {
+        return;
+    }
+    let limits = Limits { pids: Some(u64::MAX), ..Limits::default() };
+    let error = CageCgroup::create(&layout, CageId::new(), &limits).unwrap_err();
+    assert_eq!(error.wall(), "cgroup.pids", "{error}");
+    assert!(scan(&layout).is_empty());
+    layout.tidy();
+}
