@@ -3,3 +3,14 @@
 pub mod cgroup;
 pub mod launch;
 pub mod orders;
+#[cfg(feature = "policy")]
+pub mod probe;
+
+#[cfg(feature = "init")]
+mod attest;
+#[cfg(feature = "init")]
+pub mod init;
+#[cfg(feature = "init")]
+mod landlock;
+#[expect(unsafe_code, reason = "system calls that nix does not wrap safely")]
+mod sys;

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitFacts {
     pub memory: Option<Version>,
+    /// Also where the host has no swap to limit.
+    pub swap: Option<Version>,
     pub pids: Option<Version>,
     pub cpu: Option<Version>,
     /// `cgroup.kill`, `cgroup.events` and `cgroup.freeze` of a v2 tree, with or without controllers.
@@ -22,6 +24,7 @@ pub struct LimitFacts {
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     hierarchies: Vec<Hierarchy>,
+    swap: bool,
 }
 
 impl Layout {
@@ -34,11 +37,15 @@ impl Layout {
         let parent = Parent::parse(setting)?;
         let mountinfo = read("/proc/self/mountinfo");
         let own = read("/proc/self/cgroup");
-        let hierarchies = mounts(&mountinfo)
+        let usable: Vec<Hierarchy> = mounts(&mountinfo)
             .into_iter()
             .filter_map(|mount| usable(&parent, mount, &own))
             .collect();
-        Ok(Self { hierarchies: without_doubles(hierarchies) })
+        let hierarchies = without_doubles(usable);
+        let memory = |hierarchy: &&Hierarchy| hierarchy.controllers().contains(&Controller::Memory);
+        let swap = hierarchies.iter().find(memory).is_some_and(counts_swap);
+        hierarchies.iter().for_each(Hierarchy::remove_base);
+        Ok(Self { hierarchies, swap })
     }
 
     #[must_use]
@@ -49,6 +56,7 @@ impl Layout {
         };
         LimitFacts {
             memory: by(Controller::Memory),
+            swap: by(Controller::Memory).filter(|_| self.swap),
             pids: by(Controller::Pids),
             cpu: by(Controller::Cpu),
             kill: self.hierarchies.iter().any(|hierarchy| hierarchy.version() == Version::V2),
@@ -142,12 +150,23 @@ fn usable(parent: &Parent, mount: Mount, own: &str) -> Option<Hierarchy> {
         Version::V1 => !working.is_empty(),
         Version::V2 => works(&hierarchy, &[]),
     };
-    hierarchy.remove_base();
+    if !useful {
+        hierarchy.remove_base();
+    }
     useful.then_some(hierarchy)
 }
 
-/// Makes a group, limits it, reads that back, removes it.
+/// Whether this group of a working memory controller takes a swap limit too.
+fn counts_swap(hierarchy: &Hierarchy) -> bool {
+    takes(hierarchy, &[Controller::Memory], Some(0))
+}
+
 fn works(hierarchy: &Hierarchy, controllers: &[Controller]) -> bool {
+    takes(hierarchy, controllers, None)
+}
+
+/// Makes a group, limits it, reads that back, removes it.
+fn takes(hierarchy: &Hierarchy, controllers: &[Controller], swap_bytes: Option<u64>) -> bool {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("probe-{}-{number}", std::process::id());
@@ -155,7 +174,7 @@ fn works(hierarchy: &Hierarchy, controllers: &[Controller]) -> bool {
     let has = |controller| controllers.contains(&controller);
     let limits = Limits {
         memory_bytes: has(Controller::Memory).then_some(64 << 20),
-        swap_bytes: None,
+        swap_bytes,
         pids: has(Controller::Pids).then_some(16),
         cpu_milli: has(Controller::Cpu).then_some(500),
         oom_group: false,
