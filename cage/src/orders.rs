@@ -16,6 +16,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use wire::{Arg, Size};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +30,40 @@ pub enum Order {
     Exec { id: u64, argv: Vec<Arg>, env: Vec<(Arg, Arg)>, cwd: Arg, umask: u32, tty: Option<Size> },
     /// From pid 1, which stands outside the payloads' Landlock domain.
     Signal { target: Target, signal: i32 },
+    /// The order itself, as JSON, is in the first descriptor beside this packet; its own descriptors
+    /// follow. For orders larger than a packet: see [`pack_order`].
+    InMemfd,
+}
+
+/// Largest order in a memfd. The kernel takes 2 MiB of arguments and environment by default, and JSON
+/// may need several bytes for one.
+pub const ORDER_BYTES_MAX: usize = 16 << 20;
+
+/// The bytes of a packet for this order and, if they did not fit, the memfd that goes first beside it.
+///
+/// # Errors
+/// No memfd can be made.
+pub fn pack_order(order: &Order) -> std::io::Result<(Vec<u8>, Option<OwnedFd>)> {
+    let bytes = serde_json::to_vec(order)?;
+    if bytes.len() <= link::packet::PACKET_BYTES_MAX {
+        return Ok((bytes, None));
+    }
+    Ok((serde_json::to_vec(&Order::InMemfd)?, Some(link::memfd::sealed("mews-order", &bytes)?)))
+}
+
+/// The other side of [`pack_order`]: the order and its own descriptors.
+///
+/// # Errors
+/// Not an order, or its memfd is missing or too large.
+pub fn open_order(packet: link::Packet) -> std::io::Result<(Order, Vec<OwnedFd>)> {
+    let mut fds = packet.fds;
+    match serde_json::from_slice(&packet.bytes)? {
+        Order::InMemfd if !fds.is_empty() => {
+            let bytes = link::memfd::read(fds.remove(0), ORDER_BYTES_MAX)?;
+            Ok((serde_json::from_slice(&bytes)?, fds))
+        }
+        order => Ok((order, fds)),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
