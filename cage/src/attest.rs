@@ -89,9 +89,10 @@ fn namespace_inode(name: &str) -> io::Result<u64> {
 }
 
 fn open_descriptors() -> io::Result<Vec<i32>> {
-    let names: Vec<_> = std::fs::read_dir("/proc/self/fd")?.collect::<Result<_, _>>()?;
-    let mut fds: Vec<i32> =
-        names.iter().filter_map(|name| name.file_name().to_str()?.parse().ok()).collect();
+    let mut fds = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        fds.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
     // The descriptor that read the list is closed again by now.
     fds.retain(|fd| std::fs::symlink_metadata(format!("/proc/self/fd/{fd}")).is_ok());
     fds.sort_unstable();
