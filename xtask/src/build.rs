@@ -1,0 +1,92 @@
+//! The programs, side by side in one folder: where they look for each other.
+
+use crate::steps::{cargo, must, succeeds, target};
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const INIT: &str = "mews-cage-init";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Dev,
+    Release,
+}
+
+impl Profile {
+    pub(crate) fn folder(self) -> PathBuf {
+        target().join(self.name())
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+        }
+    }
+
+    pub(crate) fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Dev => &[],
+            Self::Release => &["--release"],
+        }
+    }
+}
+
+/// # Errors
+/// The first step that failed.
+pub(crate) fn build(profile: Profile) -> anyhow::Result<()> {
+    let programs = [
+        "--bin",
+        "mews",
+        "--bin",
+        "mews-sessiond",
+        "--bin",
+        "mews-supervisor",
+        "--bin",
+        "mews-ptybroker",
+    ];
+    must(cargo(["build", "--locked"]).args(profile.flags()).args(programs))?;
+    let made = build_init(profile)?;
+    put(&made, &profile.folder().join(INIT))
+}
+
+/// Pid 1 of a cage runs before anything is mounted there, so it must be static.
+fn build_init(profile: Profile) -> anyhow::Result<PathBuf> {
+    let bin = ["-p", "cage", "--bin", INIT, "--no-default-features", "--features", "init"];
+    if let Some(musl) = musl_target() {
+        must(cargo(["build", "--locked", "--target", &musl]).args(bin).args(profile.flags()))?;
+        return Ok(target().join(musl).join(profile.name()).join(INIT));
+    }
+    let gnu = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let flags = ["--", "-C", "target-feature=+crt-static"];
+    must(
+        cargo(["rustc", "--locked", "--target", &gnu]).args(bin).args(profile.flags()).args(flags),
+    )?;
+    Ok(target().join(gnu).join(profile.name()).join(INIT))
+}
+
+/// The musl target, if rustup has it or gets it within a minute.
+pub(crate) fn musl_target() -> Option<String> {
+    let musl = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let has = || {
+        let list = Command::new("rustup")
+            .args(["target", "list", "--installed"])
+            .stderr(Stdio::null())
+            .output();
+        list.is_ok_and(|list| String::from_utf8_lossy(&list.stdout).lines().any(|it| it == musl))
+    };
+    if has() {
+        return Some(musl);
+    }
+    let added = succeeds(Command::new("timeout").args(["60", "rustup", "target", "add", &musl]));
+    (added.unwrap_or(false) && has()).then_some(musl)
+}
+
+/// Whole or not at all: a cage may be starting from the old one.
+fn put(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let new = to.with_extension("new");
+    std::fs::copy(from, &new)
+        .and_then(|_bytes| std::fs::rename(&new, to))
+        .with_context(|| format!("cannot put {} at {}", from.display(), to.display()))
+}
