@@ -4,6 +4,10 @@ pub mod cgroup;
 pub mod launch;
 pub mod orders;
 #[cfg(feature = "policy")]
+pub mod plan;
+#[cfg(feature = "policy")]
+pub mod policy;
+#[cfg(feature = "policy")]
 pub mod probe;
 
 #[cfg(feature = "init")]

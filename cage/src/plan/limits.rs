@@ -1,0 +1,84 @@
+//! Limits, and by what each is enforced here.
+
+use super::{Controller, HostFacts};
+use serde::{Deserialize, Serialize};
+
+/// Numbers of the kernel's resources (x86-64 and aarch64).
+pub mod resource {
+    pub const FSIZE: u32 = 1;
+    pub const CORE: u32 = 4;
+    pub const NPROC: u32 = 6;
+    pub const NOFILE: u32 = 7;
+    pub const MEMLOCK: u32 = 8;
+    pub const SIGPENDING: u32 = 11;
+    pub const MSGQUEUE: u32 = 12;
+    pub const NICE: u32 = 13;
+    pub const RTPRIO: u32 = 14;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes.
+    pub memory: Limit,
+    /// Bytes.
+    pub swap: Limit,
+    pub pids: Limit,
+    /// Thousandths of one CPU.
+    pub cpu_milli: Limit,
+    /// The whole cage dies as one.
+    pub oom_group: bool,
+    pub walltime_ms: Option<u64>,
+    /// Most terminals at once, and `max=` of the cage's own devpts.
+    pub ptys: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// What the policy asks for.
+    pub value: Option<u64>,
+    pub by: Enforcement,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Enforcement {
+    CgroupV1,
+    CgroupV2,
+    /// A weaker means.
+    Rlimit,
+    Absent,
+    /// The policy does not ask for it.
+    Off,
+}
+
+impl Limit {
+    pub(super) fn by_cgroup(value: Option<u64>, controller: Controller) -> Self {
+        let by = match (value, controller) {
+            (None, _) => Enforcement::Off,
+            (Some(_), Controller::Absent) => Enforcement::Absent,
+            (Some(_), Controller::V1) => Enforcement::CgroupV1,
+            (Some(_), Controller::V2) => Enforcement::CgroupV2,
+        };
+        Self { value, by }
+    }
+
+    /// The value to write into a cgroup; `None` if the cgroup does not carry this limit.
+    #[must_use]
+    pub fn for_cgroup(&self) -> Option<u64> {
+        match self.by {
+            Enforcement::CgroupV1 | Enforcement::CgroupV2 => self.value,
+            Enforcement::Rlimit | Enforcement::Absent | Enforcement::Off => None,
+        }
+    }
+}
+
+impl HostFacts {
+    /// The hard limit that a cage inherits.
+    #[must_use]
+    pub fn rlimit_hard(&self, resource: u32) -> u64 {
+        self.rlimits_hard
+            .iter()
+            .find(|(number, _)| *number == resource)
+            .map_or(u64::MAX, |(_, value)| *value)
+    }
+}

@@ -1,0 +1,141 @@
+//! Policy files: TOML, strict. From text to a checked, merged [`Policy`].
+//!
+//! `parse` knows lines, `schema` knows every key, `values` and `paths` know what a value may be,
+//! `merge` knows `extends`. Nothing here knows the host.
+
+mod error;
+mod file;
+mod load;
+mod merge;
+mod overrides;
+mod parse;
+mod paths;
+mod preset;
+mod schema;
+mod values;
+
+pub use error::{PolicyError, Problem};
+pub use file::{Missing, SocketRule, TmpfsFile as TmpfsRule};
+pub use load::load;
+pub use overrides::BadFlag;
+pub use paths::{Base, Connect, EnvName, PathRule};
+pub use preset::{preset_names, preset_text};
+pub use values::{BadValue, Bytes, Home, Millis, Name, Requirement};
+
+use std::collections::BTreeMap;
+
+/// A policy as a spawn uses it: merged, checked, complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub name: String,
+    /// The files it came from, the last word first.
+    pub files: Vec<String>,
+    pub require: Vec<Requirement>,
+    pub read: Vec<PathRule>,
+    pub write: Vec<PathRule>,
+    pub tmpfs: Vec<TmpfsRule>,
+    pub missing: Missing,
+    pub home: Home,
+    pub sockets: Vec<SocketRule>,
+    pub limits: PolicyLimits,
+    pub hostname: String,
+    pub env_pass: Vec<String>,
+    pub env_set: BTreeMap<String, String>,
+    pub terminal: PolicyTerminal,
+}
+
+/// Absent: not limited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyLimits {
+    pub memory_bytes: Option<u64>,
+    pub swap_bytes: Option<u64>,
+    pub pids: Option<u64>,
+    pub cpu_milli: Option<u64>,
+    pub nofile: Option<u64>,
+    pub fsize_bytes: Option<u64>,
+    pub core_bytes: u64,
+    pub ptys: u32,
+    pub walltime_ms: Option<u64>,
+    pub oom_group: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyTerminal {
+    pub enabled: bool,
+    pub cols: u16,
+    pub rows: u16,
+    pub scrollback_lines: u32,
+    pub scrollback_bytes: u64,
+    pub record: bool,
+    pub record_bytes: u64,
+}
+
+const PTYS_DEFAULT: u32 = 16;
+
+impl Policy {
+    /// Fills in what no file of the chain says.
+    fn from_file(name: String, files: Vec<String>, file: file::PolicyFile) -> Self {
+        let limits = PolicyLimits::from_file(&file.limits);
+        let terminal = PolicyTerminal::from_file(&file.terminal);
+        Self {
+            name,
+            files,
+            require: file.require,
+            read: file.fs.read,
+            write: file.fs.write,
+            tmpfs: file.fs.tmpfs,
+            missing: file.fs.missing.unwrap_or_default(),
+            home: file.fs.home.unwrap_or(Home::Private),
+            sockets: file.net.socket,
+            limits,
+            hostname: file.process.hostname.map_or_else(|| "cage".to_owned(), |Name(name)| name),
+            env_pass: file.env.pass.into_iter().map(|EnvName(name)| name).collect(),
+            env_set: file.env.set.0,
+            terminal,
+        }
+    }
+}
+
+impl PolicyLimits {
+    fn from_file(file: &file::LimitsFile) -> Self {
+        let bytes = |size: Option<Bytes>| size.map(|Bytes(bytes)| bytes);
+        Self {
+            memory_bytes: bytes(file.memory),
+            swap_bytes: bytes(file.swap),
+            pids: file.pids.map(|count| count.0),
+            cpu_milli: file.cpu.map(|cpu| cpu.0),
+            nofile: file.nofile.map(|count| count.0),
+            fsize_bytes: bytes(file.fsize),
+            // A core file would land in the workspace; nobody gets one without asking.
+            core_bytes: bytes(file.core).unwrap_or(0),
+            ptys: narrow(file.ptys.map(|count| count.0), PTYS_DEFAULT),
+            walltime_ms: file.walltime.map(|Millis(ms)| ms),
+            oom_group: file.oom.is_some(),
+        }
+    }
+}
+
+impl PolicyTerminal {
+    fn from_file(file: &file::TerminalFile) -> Self {
+        let default = crate::launch::Terminal::default();
+        let size = wire::Size::DEFAULT;
+        let bytes = |size: Option<Bytes>, default| size.map_or(default, |Bytes(bytes)| bytes);
+        Self {
+            enabled: file.enabled.unwrap_or(true),
+            cols: narrow(file.cols.map(|count| count.0), size.cols),
+            rows: narrow(file.rows.map(|count| count.0), size.rows),
+            scrollback_lines: narrow(
+                file.scrollback_lines.map(|count| count.0),
+                default.scrollback_lines,
+            ),
+            scrollback_bytes: bytes(file.scrollback_bytes, default.scrollback_bytes),
+            record: file.record.unwrap_or(default.record),
+            record_bytes: bytes(file.record_bytes, default.record_bytes),
+        }
+    }
+}
+
+/// The range was checked by [`values::Count`]; a number that does not fit is the default.
+fn narrow<T: TryFrom<u64>>(count: Option<u64>, default: T) -> T {
+    count.and_then(|count| T::try_from(count).ok()).unwrap_or(default)
+}

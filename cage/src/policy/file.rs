@@ -1,0 +1,156 @@
+//! One policy file, as written. Everything is optional here; merging makes it whole.
+
+use super::paths::{Connect, EnvName, EnvSet, Loopback, PathRule};
+use super::values::{Bytes, Count, CpuMilli, Home, Millis, Name, Requirement};
+use serde::Deserialize;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PolicyFile {
+    pub(super) version: Option<i64>,
+    pub(super) name: Option<Name>,
+    pub(super) extends: Option<Name>,
+    pub(super) require: Vec<Requirement>,
+    pub(super) fs: FsFile,
+    pub(super) net: NetFile,
+    pub(super) limits: LimitsFile,
+    pub(super) process: ProcessFile,
+    pub(super) env: EnvFile,
+    pub(super) terminal: TerminalFile,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct FsFile {
+    pub(super) read: Vec<PathRule>,
+    pub(super) write: Vec<PathRule>,
+    pub(super) tmpfs: Vec<TmpfsFile>,
+    pub(super) missing: Option<Missing>,
+    pub(super) workspace: Option<WorkspaceMode>,
+    pub(super) home: Option<Home>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TmpfsFile {
+    pub path: PathRule,
+    pub size: Option<Bytes>,
+}
+
+/// What to do about a path that is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missing {
+    #[default]
+    Ignore,
+    Error,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum WorkspaceMode {
+    Direct,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct NetFile {
+    pub(super) mode: Option<NetMode>,
+    pub(super) socket: Vec<SocketRule>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum NetMode {
+    None,
+}
+
+/// A host Unix socket made reachable on loopback inside.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SocketRule {
+    pub listen: Loopback,
+    pub connect: Connect,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct LimitsFile {
+    pub(super) memory: Option<Bytes>,
+    pub(super) swap: Option<Bytes>,
+    pub(super) pids: Option<Count<8, 4_194_304>>,
+    pub(super) cpu: Option<CpuMilli>,
+    pub(super) nofile: Option<Count<16, 1_048_576>>,
+    pub(super) fsize: Option<Bytes>,
+    pub(super) core: Option<Bytes>,
+    pub(super) ptys: Option<Count<1, 4096>>,
+    pub(super) walltime: Option<Millis>,
+    pub(super) oom: Option<OomMode>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OomMode {
+    Group,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ProcessFile {
+    pub(super) seccomp: Option<SeccompMode>,
+    pub(super) landlock: Option<LandlockMode>,
+    pub(super) user: Option<UserMode>,
+    pub(super) hostname: Option<Name>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SeccompMode {
+    Default,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LandlockMode {
+    Require,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum UserMode {
+    Operator,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct EnvFile {
+    pub(super) pass: Vec<EnvName>,
+    pub(super) set: EnvSet,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TerminalFile {
+    pub(super) enabled: Option<bool>,
+    pub(super) cols: Option<Count<2, 500>>,
+    pub(super) rows: Option<Count<2, 300>>,
+    pub(super) scrollback_lines: Option<Count<0, 1_000_000>>,
+    pub(super) scrollback_bytes: Option<Bytes>,
+    pub(super) record: Option<bool>,
+    pub(super) record_bytes: Option<Bytes>,
+    pub(super) flow: Option<FlowMode>,
+    pub(super) filter: Option<FilterMode>,
+    pub(super) record_input: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FlowMode {
+    Resync,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FilterMode {
+    Default,
+}

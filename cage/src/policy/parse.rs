@@ -1,0 +1,79 @@
+//! Text → [`PolicyFile`], with the line of whatever is wrong.
+
+use super::error::{PolicyError, Problem};
+use super::file::PolicyFile;
+use super::schema;
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// Largest policy file, in bytes.
+pub(super) const FILE_BYTES_MAX: usize = 256 * 1024;
+
+pub(super) fn parse(file: &str, text: &str) -> Result<PolicyFile, PolicyError> {
+    let at = |problem, span: Option<Range<usize>>, key, message: String| PolicyError {
+        problem,
+        file: file.to_owned(),
+        line: span.map(|span| line_of(text, span.start)),
+        key,
+        message,
+    };
+    if text.len() > FILE_BYTES_MAX {
+        let message = format!("the file is larger than {FILE_BYTES_MAX} bytes");
+        return Err(at(Problem::Syntax, None, None, message));
+    }
+    let table = DeTable::parse(text)
+        .map_err(|error| at(Problem::Syntax, error.span(), None, error.message().to_owned()))?;
+    check_version(table.get_ref()).map_err(|(span, message)| {
+        at(Problem::Version, span, Some("version".to_owned()), message)
+    })?;
+    schema::check(table.get_ref()).map_err(|refused| {
+        at(refused.problem, Some(refused.at), Some(refused.key), refused.message)
+    })?;
+    toml::from_str(text).map_err(|error| {
+        let span = error.span();
+        let key = span.as_ref().and_then(|span| key_at(table.get_ref(), span.start));
+        at(Problem::BadValue, span, key, error.message().trim_end().replace('\n', "; "))
+    })
+}
+
+/// First, so that a file of another version is not picked at key by key.
+fn check_version(table: &DeTable<'_>) -> Result<(), (Option<Range<usize>>, String)> {
+    let Some(version) = table.get("version") else {
+        return Err((None, "it is missing; begin the file with version = 1".to_owned()));
+    };
+    let is_one = version.get_ref().as_integer().is_some_and(|int| int.as_str() == "1");
+    if is_one {
+        return Ok(());
+    }
+    let words = "this version of mews reads version = 1 only";
+    Err((Some(version.span()), words.to_owned()))
+}
+
+/// From 1.
+fn line_of(text: &str, byte: usize) -> usize {
+    text.bytes().take(byte).filter(|b| *b == b'\n').count() + 1
+}
+
+/// The dotted key of the innermost value that covers this byte.
+fn key_at(table: &DeTable<'_>, byte: usize) -> Option<String> {
+    table.iter().find_map(|(name, value)| {
+        let covers = value.span().contains(&byte) || name.span().contains(&byte);
+        let inner = inner_key(value.get_ref(), byte);
+        match inner {
+            Some(inner) => Some(format!("{}.{inner}", name.get_ref())),
+            None => covers.then(|| name.get_ref().to_string()),
+        }
+    })
+}
+
+fn inner_key(value: &DeValue<'_>, byte: usize) -> Option<String> {
+    match value {
+        DeValue::Table(table) => key_at(table, byte),
+        DeValue::Array(array) => array.iter().find_map(|item| inner_key(item.get_ref(), byte)),
+        DeValue::String(_)
+        | DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_) => None,
+    }
+}

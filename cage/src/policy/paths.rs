@@ -1,0 +1,184 @@
+//! Paths, variables and addresses of a policy.
+
+use super::values::BadValue;
+use serde::{Deserialize, Deserializer, de};
+use std::net::SocketAddr;
+
+/// A path as a policy names it: absolute, or beginning with a variable. No globs, no `..`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PathRule {
+    pub base: Base,
+    /// Below the base, without slashes at either end; may be empty.
+    pub rest: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Base {
+    Root,
+    /// `$WORKSPACE`
+    Workspace,
+    /// `~`, `$HOME`: the operator's home on the host, seen as the payload's home inside.
+    Home,
+}
+
+impl PathRule {
+    pub fn parse(text: &str) -> Result<Self, BadValue> {
+        let refused = |why: &str| Err(BadValue(format!("{text:?} {why}")));
+        let (base, rest) = match text {
+            _ if text.starts_with('/') => (Base::Root, text),
+            _ => match text.split_once('/').unwrap_or((text, "")) {
+                ("$WORKSPACE", rest) => (Base::Workspace, rest),
+                ("~" | "$HOME", rest) => (Base::Home, rest),
+                (head, _) if head.starts_with('$') => {
+                    return refused(
+                        "begins with an unknown variable; known are $WORKSPACE and $HOME",
+                    );
+                }
+                _ => {
+                    return refused("is a relative path; begin it with /, $WORKSPACE or ~");
+                }
+            },
+        };
+        if text.contains(['*', '?', '[', '{']) {
+            return refused("is a pattern; paths are taken as they are, so name the folder itself");
+        }
+        Self::below(base, text, rest)
+    }
+
+    /// A host path as the command line names it: absolute, and its characters are its own.
+    pub fn literal(text: &str) -> Result<Self, BadValue> {
+        if text.starts_with('/') { Self::below(Base::Root, text, text) } else { Self::parse(text) }
+    }
+
+    fn below(base: Base, text: &str, rest: &str) -> Result<Self, BadValue> {
+        let refused = |why: &str| Err(BadValue(format!("{text:?} {why}")));
+        if text.chars().any(char::is_control) {
+            return refused("has control characters in it");
+        }
+        let parts: Vec<&str> =
+            rest.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+        if parts.contains(&"..") {
+            return refused("has .. in it; write the path it leads to");
+        }
+        Ok(Self { base, rest: parts.join("/") })
+    }
+}
+
+impl std::fmt::Display for PathRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let base = match self.base {
+            Base::Root => return write!(f, "/{}", self.rest),
+            Base::Workspace => "$WORKSPACE",
+            Base::Home => "~",
+        };
+        if self.rest.is_empty() { f.write_str(base) } else { write!(f, "{base}/{}", self.rest) }
+    }
+}
+
+impl<'de> Deserialize<'de> for PathRule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+/// `connect` of `[[net.socket]]`: `unix:$PROVIDER`, `unix:/path`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Connect {
+    /// What `--provider` names.
+    Provider,
+    Unix(String),
+}
+
+impl Connect {
+    pub fn parse(text: &str) -> Result<Self, BadValue> {
+        let refused = |why: &str| Err(BadValue(format!("{text:?} {why}")));
+        let Some(path) = text.strip_prefix("unix:") else {
+            return refused(
+                "is not a socket to connect to; write \"unix:/path\" or \"unix:$PROVIDER\"",
+            );
+        };
+        if path == "$PROVIDER" {
+            return Ok(Self::Provider);
+        }
+        match PathRule::parse(path) {
+            Ok(rule) if rule.base == Base::Root => Ok(Self::Unix(rule.to_string())),
+            Ok(_) => refused("must be an absolute path"),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Connect {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+/// `listen` of `[[net.socket]]`: an address on loopback with a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loopback(pub SocketAddr);
+
+impl<'de> Deserialize<'de> for Loopback {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.parse::<SocketAddr>() {
+            Ok(addr) if addr.ip().is_loopback() && addr.port() != 0 => Ok(Self(addr)),
+            _ => Err(de::Error::custom(format!(
+                "{text:?} is not an address on loopback with a port, such as \"127.0.0.1:8399\""
+            ))),
+        }
+    }
+}
+
+/// A name in `env.pass`: `LANG`, or a beginning with a star: `LC_*`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EnvName(pub String);
+
+impl EnvName {
+    pub fn parse(text: &str) -> Result<Self, BadValue> {
+        let name = text.strip_suffix('*').unwrap_or(text);
+        // `*` alone would pass every secret that the caller's shell holds.
+        if !is_env_name(name) {
+            return Err(BadValue(format!(
+                "{text:?} is not the name of a variable; write NAME, or the beginning of a name with a * at the end: \"LC_*\""
+            )));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Letters, digits and `_`, not beginning with a digit.
+#[must_use]
+pub(super) fn is_env_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+impl<'de> Deserialize<'de> for EnvName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+/// `env.set`: names that are variables, values without NUL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct EnvSet(pub(super) std::collections::BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for EnvSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let map = std::collections::BTreeMap::<String, String>::deserialize(deserializer)?;
+        for (name, value) in &map {
+            if !is_env_name(name) {
+                return Err(de::Error::custom(format!("{name:?} is not the name of a variable")));
+            }
+            if value.contains('\0') {
+                return Err(de::Error::custom(format!("the value of {name} has a NUL in it")));
+            }
+        }
+        Ok(Self(map))
+    }
+}

@@ -1,0 +1,20 @@
+//! The policies that are shipped, compiled in.
+
+const PRESETS: &[(&str, &str)] = &[
+    ("base", include_str!("../../../policies/base.toml")),
+    ("shell", include_str!("../../../policies/shell.toml")),
+    ("agent-offline", include_str!("../../../policies/agent-offline.toml")),
+    ("ci", include_str!("../../../policies/ci.toml")),
+];
+
+/// Their names, in the order in which they are documented.
+#[must_use]
+pub fn preset_names() -> Vec<&'static str> {
+    PRESETS.iter().map(|(name, _)| *name).collect()
+}
+
+/// The text of one, comments and all.
+#[must_use]
+pub fn preset_text(name: &str) -> Option<&'static str> {
+    PRESETS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
