@@ -5,6 +5,7 @@
 //! wall stands: that is what the cage's own attestation is for.
 
 mod bwrap;
+mod facts;
 mod kernel;
 mod program;
 #[expect(unsafe_code, reason = "landlock_create_ruleset(2) as a question has no safe wrapper")]
@@ -12,6 +13,7 @@ mod sys;
 mod timed;
 
 pub use bwrap::{BWRAP, BwrapError, open as open_bwrap};
+pub use facts::facts;
 pub use program::is_static;
 
 use crate::cgroup::{Layout, LimitFacts, Version};

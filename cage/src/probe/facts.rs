@@ -28,4 +28,3 @@ fn controller(version: Option<Version>) -> Controller {
         Some(Version::V2) => Controller::V2,
     }
 }
-
