@@ -1,6 +1,12 @@
 //! cage
 #[cfg(feature = "policy")]
+pub mod bwrap;
+#[cfg(feature = "policy")]
 pub mod cgroup;
+#[cfg(feature = "policy")]
+pub mod enforced;
+#[cfg(feature = "policy")]
+pub mod devpts;
 pub mod launch;
 pub mod orders;
 #[cfg(feature = "policy")]
@@ -9,6 +15,8 @@ pub mod plan;
 pub mod policy;
 #[cfg(feature = "policy")]
 pub mod probe;
+#[cfg(feature = "policy")]
+pub mod spawnenv;
 
 #[cfg(feature = "init")]
 mod attest;

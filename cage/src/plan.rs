@@ -7,6 +7,7 @@
 //! point stands for a source (see [`crate::bwrap`]).
 
 mod error;
+mod expected;
 mod facts;
 mod landlock;
 mod limits;
@@ -16,6 +17,7 @@ mod resolve;
 mod workspace;
 
 pub use error::PlanError;
+pub use expected::{Expected, WallMismatch};
 pub use facts::{Controller, HostFacts, HostPaths, Operator, PathKind, RealPaths, Request};
 pub use limits::{Enforcement, Limit, Limits, resource};
 pub use resolve::resolve;

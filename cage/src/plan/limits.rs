@@ -14,6 +14,23 @@ pub mod resource {
     pub const MSGQUEUE: u32 = 12;
     pub const NICE: u32 = 13;
     pub const RTPRIO: u32 = 14;
+
+    /// As people know it.
+    #[must_use]
+    pub const fn name(resource: u32) -> &'static str {
+        match resource {
+            FSIZE => "fsize",
+            CORE => "core",
+            NPROC => "nproc",
+            NOFILE => "nofile",
+            MEMLOCK => "memlock",
+            SIGPENDING => "sigpending",
+            MSGQUEUE => "msgqueue",
+            NICE => "nice",
+            RTPRIO => "rtprio",
+            _ => "other",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -76,7 +76,17 @@ impl<'a> Tree<'a> {
                 self.put(&grant)?;
             }
         }
+        self.put_var_tmp();
         self.check_mount_points()
+    }
+
+    /// Programs expect it; a link costs no mount.
+    fn put_var_tmp(&mut self) {
+        let is_free = !self.places.keys().any(|place| within(place, "/var/tmp") || place == "/var");
+        if is_free && self.places.contains_key("/tmp") {
+            let target = "/tmp".to_owned();
+            self.places.insert("/var/tmp".to_owned(), MountKind::Symlink { target });
+        }
     }
 
     pub(super) fn finish(self) -> (Vec<Mount>, Vec<Source>, Vec<String>) {
