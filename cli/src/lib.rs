@@ -1,1 +1,60 @@
-//! cli
+//! The program that operators type. One verb, one file; this file only picks it.
+//!
+//! Owns the operator's own terminal while it is attached, and nothing else: no state, no policy.
+
+mod api;
+mod args;
+mod connect;
+mod control;
+mod escape;
+mod failure;
+mod http;
+mod oneshot;
+mod out;
+mod programs;
+mod request;
+mod status_file;
+#[expect(unsafe_code, reason = "what a child does between fork and exec; stdio by number")]
+mod sys;
+mod table;
+mod terminal;
+mod time;
+mod verb;
+mod viewer;
+
+use crate::args::{Cli, Verb};
+use crate::failure::Failure;
+use crate::out::Say;
+use clap::Parser;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Parses, runs one verb, gives its exit status.
+pub fn run(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let argv: Vec<OsString> = argv.into_iter().collect();
+    let cli = match Cli::try_parse_from(&argv) {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(args::refuse(&error, &argv)),
+    };
+    let say = Say::new(cli.json);
+    let runs_a_program = cli.verb.as_ref().is_some_and(Verb::runs_a_program);
+    match in_runtime(cli, &say) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            say.failure(&failure);
+            // 1 to 5 could come from the program itself; 125 says that it is ours.
+            ExitCode::from(if runs_a_program { 125 } else { failure.status })
+        }
+    }
+}
+
+fn in_runtime(cli: Cli, say: &Say) -> Result<u8, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(verb::run(cli, say));
+    // Nothing that still waits may hold the way out.
+    runtime.shutdown_background();
+    outcome
+}

@@ -1,1 +1,7 @@
-fn main() {}
+//! `mews`: see `cli::run`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run(std::env::args_os())
+}

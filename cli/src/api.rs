@@ -1,0 +1,266 @@
+//! sessiond's API as functions: `wire::api` has the table of paths and bodies.
+
+use crate::connect;
+use crate::failure::Failure;
+use crate::http::{Connection, Reply, Upgraded, encode};
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Mutex;
+use wire::api::{BASE, ErrorBody, Ready, Resolved, UPGRADE};
+use wire::dirs::Dirs;
+use wire::{AttachOptions, CageId, ErrorCode, Exit, PtyId, SessionId, WireError};
+
+/// How often a request that changes nothing twice is sent again when a daemon dies under it.
+const TRIES: u32 = 5;
+
+/// A client of the daemons of one run folder. It starts them where nobody answers.
+#[derive(Debug)]
+pub(crate) struct Api {
+    dirs: Dirs,
+    starts: bool,
+    idle: Mutex<Option<Connection>>,
+}
+
+/// Whether a request may be sent twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    Safe,
+    Never,
+}
+
+impl Api {
+    pub(crate) fn new() -> Self {
+        Self { dirs: connect::dirs(), starts: true, idle: Mutex::new(None) }
+    }
+
+    /// A client that only talks to daemons that are there already.
+    pub(crate) fn without_start() -> Self {
+        Self { starts: false, ..Self::new() }
+    }
+
+    pub(crate) fn dirs(&self) -> &Dirs {
+        &self.dirs
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        typed(&self.call("GET", path, Bytes::new(), Repeat::Safe).await?)
+    }
+
+    pub(crate) async fn bytes(&self, path: &str) -> Result<Bytes, Failure> {
+        Ok(self.call("GET", path, Bytes::new(), Repeat::Safe).await?.body)
+    }
+
+    /// `repeat`: safe where the body has a `client_request_id`, or twice is the same as once.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        repeat: Repeat,
+    ) -> Result<T, Failure> {
+        typed(&self.post_reply(path, body, repeat).await?)
+    }
+
+    pub(crate) async fn post_reply(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        repeat: Repeat,
+    ) -> Result<Reply, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::new(error.to_string()))?;
+        self.call("POST", path, body.into(), repeat).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Result<Reply, Failure> {
+        self.call("DELETE", path, Bytes::new(), Repeat::Safe).await
+    }
+
+    pub(crate) async fn resolve(&self, id: &str) -> Result<Resolved, Failure> {
+        self.get(&format!("/resolve?id={}", encode(id))).await
+    }
+
+    /// To one command, or to all of a cage.
+    pub(crate) async fn signal(
+        &self,
+        session: SessionId,
+        cage: CageId,
+        pty: Option<PtyId>,
+        signal: i32,
+    ) -> Result<(), Failure> {
+        let path = format!("/sessions/{session}/cages/{cage}/signal");
+        let body = wire::api::SignalRequest { signal, pty };
+        self.post_reply(&path, &body, Repeat::Never).await.map(drop)
+    }
+
+    pub(crate) async fn kill(&self, session: SessionId, cage: CageId) -> Result<(), Failure> {
+        let path = format!("/sessions/{session}/cages/{cage}/kill");
+        self.post_reply(&path, &serde_json::json!({}), Repeat::Safe).await.map(drop)
+    }
+
+    /// The exit of a terminal's command, once it is known; `None` when the time is over.
+    pub(crate) async fn wait(&self, pty: PtyId, timeout_ms: u64) -> Result<Option<Exit>, Failure> {
+        #[derive(serde::Deserialize)]
+        struct Answer {
+            exit: Option<Exit>,
+        }
+        let path = format!("/ptys/{pty}/wait?timeout_ms={timeout_ms}");
+        let answer: Answer = self.post(&path, &serde_json::json!({}), Repeat::Safe).await?;
+        Ok(answer.exit)
+    }
+
+    pub(crate) async fn attach(
+        &self,
+        pty: PtyId,
+        options: &AttachOptions,
+    ) -> Result<Upgraded, Failure> {
+        let options =
+            serde_json::to_string(options).map_err(|error| Failure::new(error.to_string()))?;
+        let path = format!("{BASE}/ptys/{pty}/attach?options={}", encode(&options));
+        let mut tries = 0;
+        loop {
+            let connection = self.connection().await?;
+            let error = match connection.upgrade(&path, UPGRADE).await {
+                Ok(Ok(upgraded)) => return Ok(upgraded),
+                Ok(Err(reply)) => refused(&reply),
+                Err(error) => lost(&error),
+            };
+            tries += 1;
+            self.mend(error, Repeat::Safe, tries).await?;
+        }
+    }
+
+    /// Both daemons are there; a supervisor that is missing is started.
+    pub(crate) async fn ready(&self) -> Result<(), Failure> {
+        if self.readiness().await?.supervisor { Ok(()) } else { self.start_supervisor().await }
+    }
+
+    /// What sessiond says of itself; "not ready" is an answer, too.
+    pub(crate) async fn readiness(&self) -> Result<Ready, Failure> {
+        let mut connection = self.connection().await?;
+        let path = full("/readyz");
+        let reply = connection
+            .request("GET", &path, "application/json", Bytes::new())
+            .await
+            .map_err(|error| lost(&error))?;
+        typed(&reply)
+    }
+
+    async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        body: Bytes,
+        repeat: Repeat,
+    ) -> Result<Reply, Failure> {
+        let path = full(path);
+        let mut tries = 0;
+        loop {
+            let mut connection = self.connection().await?;
+            let answer = connection.request(method, &path, "application/json", body.clone()).await;
+            let failure = match answer {
+                Ok(reply) if reply.status < 400 => {
+                    *self.idle.lock().await = Some(connection);
+                    return Ok(reply);
+                }
+                Ok(reply) => refused(&reply),
+                Err(error) => lost(&error),
+            };
+            tries += 1;
+            self.mend(failure, repeat, tries).await?;
+        }
+    }
+
+    /// Makes a second try possible, or gives the failure back.
+    async fn mend(&self, failure: Failure, repeat: Repeat, tries: u32) -> Result<(), Failure> {
+        if tries >= TRIES || !self.starts {
+            return Err(failure);
+        }
+        // 503 is said before anything is done, so that even what must not be repeated may be.
+        if failure.is(ErrorCode::SupervisorUnavailable) && !failure.is_lost() {
+            return self.start_supervisor().await;
+        }
+        match repeat {
+            Repeat::Safe if failure.is_lost() => Ok(()),
+            Repeat::Safe | Repeat::Never => Err(failure),
+        }
+    }
+
+    async fn connection(&self) -> Result<Connection, Failure> {
+        if let Some(idle) = self.idle.lock().await.take() {
+            return Ok(idle);
+        }
+        let stream = match connect::connect(&self.dirs)? {
+            Some(stream) => stream,
+            None if !self.starts => return Err(not_running(&self.dirs)),
+            None => {
+                let there = || matches!(connect::connect(&self.dirs), Ok(Some(_)));
+                connect::start(&self.dirs, there)?;
+                connect::connect(&self.dirs)?.ok_or_else(|| not_running(&self.dirs))?
+            }
+        };
+        Connection::new(stream).await.map_err(|error| lost(&error))
+    }
+
+    /// sessiond is there and says that the supervisor is not: it may be on its way back.
+    async fn start_supervisor(&self) -> Result<(), Failure> {
+        let dirs = self.dirs.clone();
+        tokio::task::spawn_blocking(move || {
+            connect::start(&dirs, || connect::supervisor_is_there(&dirs))
+        })
+        .await
+        .map_err(|error| Failure::new(error.to_string()))??;
+        self.supervisor_is_back().await
+    }
+
+    /// sessiond finds the new supervisor by itself; this waits until it says so.
+    async fn supervisor_is_back(&self) -> Result<(), Failure> {
+        let mut turn = tokio::time::interval(std::time::Duration::from_millis(20));
+        for _turn in 0..250 {
+            turn.tick().await;
+            if self.readiness().await.is_ok_and(|ready| ready.supervisor) {
+                return Ok(());
+            }
+        }
+        Err(Failure::unreachable("the supervisor was started, but sessiond has not found it"))
+    }
+}
+
+impl Failure {
+    /// The connection broke before an answer came.
+    fn is_lost(&self) -> bool {
+        self.error.details.get("lost").is_some()
+    }
+}
+
+fn full(path: &str) -> String {
+    match path {
+        "/healthz" | "/readyz" | "/versions" => path.to_owned(),
+        other => format!("{BASE}{other}"),
+    }
+}
+
+fn not_running(dirs: &Dirs) -> Failure {
+    Failure::unreachable(format!("no daemon is running ({})", dirs.api_socket().display()))
+        .next("mews daemon start")
+}
+
+fn lost(error: &std::io::Error) -> Failure {
+    let error = WireError::new(
+        ErrorCode::SupervisorUnavailable,
+        format!("the connection to mews-sessiond broke: {error}"),
+    );
+    Failure::from(error.with(serde_json::json!({ "lost": true }))).next("mews daemon status")
+}
+
+fn refused(reply: &Reply) -> Failure {
+    match serde_json::from_slice::<ErrorBody>(&reply.body) {
+        Ok(body) => body.error.into(),
+        Err(_other) => Failure::new(format!("mews-sessiond answered {}", reply.status)),
+    }
+}
+
+fn typed<T: DeserializeOwned>(reply: &Reply) -> Result<T, Failure> {
+    serde_json::from_slice(&reply.body).map_err(|error| {
+        Failure::new(format!("the answer of mews-sessiond is not understood: {error}"))
+    })
+}

@@ -1,0 +1,137 @@
+//! The command line: verbs, and what all of them share.
+
+use crate::verb;
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+/// Runs untrusted programs in cages, on terminals that outlive their viewers.
+///
+/// Without a verb: what is running, and how to begin.
+#[derive(Debug, Parser)]
+#[command(name = "mews", version, propagate_version = true, infer_subcommands = false)]
+#[command(after_help = "\
+Examples:
+  mews run                        a shell in a cage, in this folder
+  mews run -- make test           one command; its exit status is mews's
+  mews run -d -n pi -- pi         in the background, under a name
+  mews attach pi                  come back to it
+  mews ls                         what is running")]
+pub(crate) struct Cli {
+    /// Data as JSON: one object, or one a line
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) verb: Option<Verb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a command in a new cage
+    Run(Box<verb::run::Args>),
+    /// List sessions: the living and the last ten
+    Ls(verb::ls::Args),
+    /// Watch or take over a terminal
+    Attach(verb::attach::Args),
+    /// Run one more command in a living cage
+    Exec(verb::exec::Args),
+    /// A shell in a living cage
+    Shell(verb::shell::Args),
+    /// What a command has printed
+    Logs(verb::logs::Args),
+    /// Everything known about a session: runs, cages, walls
+    Inspect(verb::inspect::Args),
+    /// What happened in a session, in order
+    Events(verb::events::Args),
+    /// Wait for the end of a command and print its exit status
+    Wait(verb::wait::Args),
+    /// Kill a cage at once, or send it a signal
+    Kill(verb::kill::Args),
+    /// End a session: TERM, five seconds, KILL
+    End(verb::end::Args),
+    /// Remove an ended session with all it has kept
+    Rm(verb::rm::Args),
+    /// Look at policies and check them
+    #[command(subcommand)]
+    Policy(verb::policy::Args),
+    /// Check what this host can enforce, with a real cage at the end
+    Doctor(verb::doctor::Args),
+    /// Start, stop and ask after the daemons
+    #[command(subcommand)]
+    Daemon(verb::daemon::Args),
+}
+
+impl Verb {
+    /// Their exit status is the program's, so that ours must be told apart from it.
+    pub(crate) fn runs_a_program(&self) -> bool {
+        matches!(self, Self::Run(_) | Self::Attach(_) | Self::Exec(_) | Self::Shell(_))
+    }
+}
+
+/// Prints what clap has to say; the exit status that goes with it.
+pub(crate) fn refuse(error: &clap::Error, argv: &[OsString]) -> u8 {
+    // Standard output or error may be closed; the status says the same.
+    drop(error.print());
+    status(error.kind(), argv)
+}
+
+fn status(kind: ErrorKind, argv: &[OsString]) -> u8 {
+    if matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        0
+    } else if names_a_program(argv) {
+        125
+    } else {
+        2
+    }
+}
+
+fn names_a_program(argv: &[OsString]) -> bool {
+    let verb = argv.iter().skip(1).find(|word| !word.to_string_lossy().starts_with('-'));
+    verb.is_some_and(|verb| ["run", "attach", "exec", "shell"].iter().any(|name| verb == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(words: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(words.split(' '))
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_command_is_its_own() {
+        let cli = parse("mews run -p ci --timeout 5s -- sh -c x --json").unwrap();
+        let Some(Verb::Run(args)) = cli.verb else { panic!("not run") };
+        assert_eq!(args.command, ["sh", "-c", "x", "--json"]);
+        assert!(!cli.json);
+        let cli = parse("mews run -d bash -l").unwrap();
+        let Some(Verb::Run(args)) = cli.verb else { panic!("not run") };
+        assert_eq!((args.detach, args.command), (true, vec!["bash".into(), "-l".into()]));
+        let cli = parse("mews exec pi-1 --json -- ls -l").unwrap();
+        let Some(Verb::Exec(args)) = cli.verb else { panic!("not exec") };
+        assert_eq!(args.command, ["ls", "-l"]);
+        assert!(cli.json);
+    }
+
+    #[test]
+    fn wrong_usage_exits_2_or_125_where_a_program_may_exit_2() {
+        for (words, want) in [
+            ("mews ls --bogus", 2),
+            ("mews bogus", 2),
+            ("mews run --bogus -- true", 125),
+            ("mews --json exec", 125),
+            ("mews --help", 0),
+            ("mews run --help", 0),
+        ] {
+            let argv: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+            let error = Cli::try_parse_from(&argv).unwrap_err();
+            assert_eq!(status(error.kind(), &argv), want, "{words}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Why a verb failed, for people and for programs: what, why, the next thing to type.
+
+use wire::{ErrorCode, WireError};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// The exit status of a client verb: 1 failed, 2 usage, 3 not found, 4 denied, 5 conflict,
+    /// 69 daemon unreachable.
+    pub(crate) status: u8,
+    pub(crate) error: WireError,
+    /// The next command to type.
+    pub(crate) next: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self::from(WireError::new(ErrorCode::Internal, what))
+    }
+
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self::from(WireError::new(ErrorCode::BadRequest, what))
+    }
+
+    pub(crate) fn unreachable(what: impl Into<String>) -> Self {
+        Self::from(WireError::new(ErrorCode::SupervisorUnavailable, what))
+            .next("mews daemon start; mews doctor")
+    }
+
+    pub(crate) fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+
+    pub(crate) fn is(&self, code: ErrorCode) -> bool {
+        self.error.code == code
+    }
+}
+
+impl From<WireError> for Failure {
+    fn from(error: WireError) -> Self {
+        let next = hint(&error);
+        Self { status: status(error.code), error, next }
+    }
+}
+
+fn status(code: ErrorCode) -> u8 {
+    match code {
+        ErrorCode::BadRequest | ErrorCode::ValidationFailed => 2,
+        ErrorCode::NotFound | ErrorCode::Gone => 3,
+        ErrorCode::Unauthenticated | ErrorCode::Forbidden => 4,
+        ErrorCode::Conflict | ErrorCode::RunActive | ErrorCode::LimitReached => 5,
+        ErrorCode::StorageUnavailable | ErrorCode::SupervisorUnavailable => 69,
+        ErrorCode::PayloadTooLarge
+        | ErrorCode::PolicyInvalid
+        | ErrorCode::CageUnavailable
+        | ErrorCode::RateLimited
+        | ErrorCode::Internal
+        | ErrorCode::ProviderUnreachable
+        | ErrorCode::Unknown => 1,
+    }
+}
+
+fn hint(error: &WireError) -> Option<String> {
+    match error.code {
+        ErrorCode::NotFound | ErrorCode::Gone => Some("mews ls -a".to_owned()),
+        ErrorCode::CageUnavailable => Some("mews doctor".to_owned()),
+        ErrorCode::PolicyInvalid => error
+            .details
+            .get("file")
+            .and_then(|file| file.as_str())
+            .map(|file| format!("mews policy check {file}"))
+            .or_else(|| Some("mews policy list".to_owned())),
+        ErrorCode::SupervisorUnavailable => Some("mews daemon start".to_owned()),
+        ErrorCode::BadRequest
+        | ErrorCode::ValidationFailed
+        | ErrorCode::Unauthenticated
+        | ErrorCode::Forbidden
+        | ErrorCode::Conflict
+        | ErrorCode::RunActive
+        | ErrorCode::LimitReached
+        | ErrorCode::PayloadTooLarge
+        | ErrorCode::RateLimited
+        | ErrorCode::Internal
+        | ErrorCode::ProviderUnreachable
+        | ErrorCode::StorageUnavailable
+        | ErrorCode::Unknown => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_verbs_exit_by_the_table() {
+        for (code, want) in [
+            (ErrorCode::Internal, 1),
+            (ErrorCode::BadRequest, 2),
+            (ErrorCode::NotFound, 3),
+            (ErrorCode::Forbidden, 4),
+            (ErrorCode::Conflict, 5),
+            (ErrorCode::SupervisorUnavailable, 69),
+        ] {
+            assert_eq!(Failure::from(WireError::new(code, "m")).status, want, "{code:?}");
+        }
+    }
+}

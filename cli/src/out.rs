@@ -1,0 +1,100 @@
+//! What goes where: data on standard output, talk on standard error.
+
+use crate::escape::escape;
+use crate::failure::Failure;
+use serde::Serialize;
+use serde_json::json;
+use std::io::{self, IsTerminal, Write};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Say {
+    pub(crate) json: bool,
+    /// Escape sequences may be written to standard error.
+    colour: bool,
+}
+
+impl Say {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json, colour: io::stderr().is_terminal() && !no_colour() }
+    }
+
+    /// One line for people.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.json {
+            talk(&format!("mews: {text}\n"));
+        }
+    }
+
+    /// One line that steps back behind the program's own output.
+    pub(crate) fn dim(&self, text: &str) {
+        if self.json {
+            return;
+        }
+        if self.colour {
+            talk(&format!("\x1b[2m{text}\x1b[0m\n"));
+        } else {
+            talk(&format!("{text}\n"));
+        }
+    }
+
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if self.json {
+            talk(&format!("{}\n", json!({ "error": failure.error, "next": failure.next })));
+            return;
+        }
+        talk(&format!("mews: {}\n", escape(&failure.error.message)));
+        if let Some(candidates) = failure.error.details.get("candidates") {
+            talk(&format!("  candidates: {}\n", names(candidates)));
+        }
+        if let Some(next) = &failure.next {
+            talk(&format!("  try: {}\n", escape(next)));
+        }
+    }
+}
+
+fn names(candidates: &serde_json::Value) -> String {
+    let list = candidates.as_array().map(Vec::as_slice).unwrap_or_default();
+    let words = list.iter().map(|entry| match entry.as_str() {
+        Some(text) => escape(text),
+        None => escape(&entry.to_string()),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn no_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// Colours on standard output.
+pub(crate) fn colours() -> bool {
+    io::stdout().is_terminal() && !no_colour()
+}
+
+fn talk(text: &str) {
+    // Nobody is left to tell if standard error is closed.
+    drop(io::stderr().lock().write_all(text.as_bytes()));
+}
+
+/// Text for people or scripts on standard output.
+///
+/// # Errors
+/// Standard output is closed or full.
+pub(crate) fn data(text: &str) -> Result<(), Failure> {
+    bytes(text.as_bytes())
+}
+
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        // `mews ls | head` has seen enough: not a failure.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::new(format!("cannot write to standard output: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// One JSON object on a line of its own.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value).map_err(|error| Failure::new(error.to_string()))?;
+    data(&format!("{text}\n"))
+}

@@ -1,0 +1,42 @@
+//! Finding the programs of mews: the folder of this one, then `../libexec/mews`; never PATH.
+
+use crate::failure::Failure;
+use std::path::{Path, PathBuf};
+
+pub(crate) const BWRAP: &str = "/usr/bin/bwrap";
+
+pub(crate) fn find(name: &str) -> Result<PathBuf, Failure> {
+    let own = std::fs::read_link("/proc/self/exe")
+        .map_err(|error| Failure::new(format!("cannot find my own folder: {error}")))?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join(name), folder.join("../libexec/mews").join(name)];
+    places.into_iter().find(|place| place.is_file()).ok_or_else(|| {
+        Failure::new(format!("{name} is not beside {}", own.display()))
+            .next("cargo xtask build, or install mews again")
+    })
+}
+
+/// Nothing can be caged without bubblewrap: said before anything is started.
+pub(crate) fn require_bwrap() -> Result<(), Failure> {
+    if Path::new(BWRAP).is_file() {
+        return Ok(());
+    }
+    let error = wire::WireError::wall("bwrap", format!("bubblewrap is not installed ({BWRAP})"));
+    Err(Failure::from(error).next(install_line()))
+}
+
+fn install_line() -> &'static str {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let is = |word: &str| release.lines().any(|l| l.starts_with("ID") && l.contains(word));
+    if is("fedora") || is("rhel") {
+        "sudo dnf install bubblewrap"
+    } else if is("arch") {
+        "sudo pacman -S bubblewrap"
+    } else if is("alpine") {
+        "sudo apk add bubblewrap"
+    } else if is("suse") {
+        "sudo zypper install bubblewrap"
+    } else {
+        "sudo apt-get install bubblewrap"
+    }
+}

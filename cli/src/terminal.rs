@@ -1,0 +1,66 @@
+//! The operator's own terminal: raw while a program has it, and as it was on every way out.
+
+use crate::sys;
+use crate::viewer::modes::Modes;
+use nix::sys::termios::{self, SetArg, Termios};
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, OwnedFd};
+use wire::Size;
+
+/// Standard input and output are terminals.
+pub(crate) fn is_interactive() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// The size of the terminal on standard output, if it has one.
+pub(crate) fn size() -> Option<Size> {
+    let size = sys::window_size(io::stdout().as_fd()).ok()?;
+    (size.cols > 0 && size.rows > 0).then_some(size)
+}
+
+/// Raw mode; dropping it brings back what was, also in a panic.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    terminal: OwnedFd,
+    before: Termios,
+    /// What the program has switched on, to be undone.
+    pub(crate) modes: Modes,
+}
+
+impl Raw {
+    pub(crate) fn enter() -> io::Result<Self> {
+        let terminal = io::stdin().as_fd().try_clone_to_owned()?;
+        let before = termios::tcgetattr(&terminal)?;
+        let mut raw = before.clone();
+        termios::cfmakeraw(&mut raw);
+        termios::tcsetattr(&terminal, SetArg::TCSANOW, &raw)?;
+        Ok(Self { terminal, before, modes: Modes::default() })
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        write_soon(&self.modes.undo());
+        // A terminal that is gone (SIGHUP) needs nothing any more.
+        termios::tcsetattr(&self.terminal, SetArg::TCSANOW, &self.before).ok();
+    }
+}
+
+/// To standard output, but not for ever: a terminal that takes nothing must not hold us.
+pub(crate) fn write_soon(mut bytes: &[u8]) {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let stdout = io::stdout();
+    while !bytes.is_empty() {
+        let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::POLLOUT)];
+        match poll(&mut fds, PollTimeout::from(500_u16)) {
+            Err(nix::errno::Errno::EINTR) => continue,
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        match nix::unistd::write(&stdout, bytes) {
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(nix::errno::Errno::EINTR | nix::errno::Errno::EAGAIN) => {}
+            Err(_gone) => return,
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! One verb, one file.
+
+pub(crate) mod attach;
+pub(crate) mod daemon;
+pub(crate) mod doctor;
+pub(crate) mod end;
+pub(crate) mod events;
+pub(crate) mod exec;
+pub(crate) mod inspect;
+pub(crate) mod kill;
+pub(crate) mod logs;
+pub(crate) mod ls;
+pub(crate) mod policy;
+pub(crate) mod rm;
+pub(crate) mod run;
+pub(crate) mod shell;
+pub(crate) mod wait;
+mod watching;
+
+use crate::args::{Cli, Verb};
+use crate::failure::Failure;
+use crate::out::Say;
+
+pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
+    let Some(verb) = cli.verb else { return ls::overview(say).await };
+    match verb {
+        Verb::Run(args) => run::run(*args, say).await,
+        Verb::Ls(args) => ls::run(&args, say).await,
+        Verb::Attach(args) => attach::run(args, say).await,
+        Verb::Exec(args) => exec::run(args, say).await,
+        Verb::Shell(args) => shell::run(args, say).await,
+        Verb::Logs(args) => logs::run(&args, say).await,
+        Verb::Inspect(args) => inspect::run(&args, say).await,
+        Verb::Events(args) => events::run(&args, say).await,
+        Verb::Wait(args) => wait::run(&args, say).await,
+        Verb::Kill(args) => kill::run(&args, say).await,
+        Verb::End(args) => end::run(&args, say).await,
+        Verb::Rm(args) => rm::run(&args, say).await,
+        Verb::Policy(args) => policy::run(&args, say),
+        Verb::Doctor(args) => doctor::run(&args, say).await,
+        Verb::Daemon(args) => daemon::run(&args, say).await,
+    }
+}

@@ -1,0 +1,122 @@
+//! `mews attach`: watch or take over a terminal.
+
+use super::watching::{Keys, conclude, ended};
+use crate::api::Api;
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::out::Say;
+use crate::viewer::Viewer;
+use crate::{request, terminal};
+use std::sync::Arc;
+use wire::api::Resolved;
+use wire::{AttachOptions, ErrorCode, Exit, History, Join, PtyId, View};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Leave the terminal with ctrl-\\ ctrl-d; the program runs on.
+Exit status: the program's if it ends meanwhile, 0 when detached, 125 if mews failed.
+
+Examples:
+  mews attach bash-1
+  mews attach --take bash-1       even if somebody else has the keyboard
+  mews attach --observe bash-1    only watch")]
+pub(crate) struct Args {
+    /// Name or id: of a session, or of one of its terminals
+    id: String,
+    /// Take the keyboard from whoever has it
+    #[arg(long, conflicts_with = "observe")]
+    take: bool,
+    /// Only watch
+    #[arg(long)]
+    observe: bool,
+    /// Lines above the screen to be sent first: a number, 'all' or 'none'
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = history)]
+    scrollback: History,
+    #[command(flatten)]
+    keys: Keys,
+}
+
+pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
+    let keys = args.keys.parse()?;
+    let api = Arc::new(Api::new());
+    let found = api.resolve(&args.id).await?;
+    let (cage, pty) = terminal_of(&found)?;
+    let options = AttachOptions {
+        join: match (args.take, args.observe) {
+            (true, _) => Join::Take,
+            (_, true) => Join::Observe,
+            (false, false) => Join::Auto,
+        },
+        view: View::Screen,
+        history: args.scrollback,
+        size: terminal::size(),
+        viewer: request::viewer_name(),
+        remote: false,
+        runner: false,
+    };
+    let upgraded = match api.attach(pty, &options).await {
+        Err(failure) if failure.is(ErrorCode::Gone) => return over(&failure, &found.name, say),
+        other => other?,
+    };
+    let viewer = Viewer {
+        say,
+        control: Control::Daemons { api: Arc::clone(&api), session: found.session, cage, pty },
+        keys,
+        name: found.name.clone(),
+        is_runner: false,
+        banner: true,
+    };
+    let ending = viewer.view(upgraded).await;
+    let ending = ending
+        .map_err(|error| Failure::new(format!("the terminal or its stream failed: {error}")))?;
+    Ok(conclude(ending, &api, pty, &found.name, say).await?.status)
+}
+
+/// It has ended already: its status, and where its words are.
+fn over(failure: &Failure, name: &str, say: &Say) -> Result<u8, Failure> {
+    let exit = failure.error.details.get("exit").cloned();
+    let exit: Option<Exit> = exit.and_then(|exit| serde_json::from_value(exit).ok());
+    match exit {
+        Some(exit) => {
+            say.note(&format!("it has ended; what it printed: mews logs {name}"));
+            Ok(ended(exit, say).status)
+        }
+        None => Err(failure.clone().next(format!("mews logs {name}"))),
+    }
+}
+
+/// The terminal that an id means.
+pub(crate) fn terminal_of(found: &Resolved) -> Result<(wire::CageId, PtyId), Failure> {
+    match (found.cage, found.pty) {
+        (Some(cage), Some(pty)) => Ok((cage, pty)),
+        _none => Err(Failure::from(wire::WireError::new(
+            ErrorCode::NotFound,
+            format!("nothing has run in {} yet", found.name),
+        ))
+        .next(format!("mews inspect {}", found.name))),
+    }
+}
+
+fn history(text: &str) -> Result<History, String> {
+    match text {
+        "all" => Ok(History::All),
+        "none" => Ok(History::None),
+        number => number
+            .parse()
+            .map(History::Lines)
+            .map_err(|_not_a_number| "a number of lines, 'all' or 'none'".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scrollback_is_a_number_all_or_none() {
+        assert_eq!(history("all"), Ok(History::All));
+        assert_eq!(history("none"), Ok(History::None));
+        assert_eq!(history("25"), Ok(History::Lines(25)));
+        assert!(history("-1").is_err() && history("some").is_err());
+    }
+}

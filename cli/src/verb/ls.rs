@@ -1,0 +1,202 @@
+//! `mews ls`, and `mews` without a verb.
+
+use crate::api::Api;
+use crate::escape::{command, escape};
+use crate::failure::Failure;
+use crate::out::{self, Say};
+use crate::table::{cut, render};
+use crate::time::{age, now_ms};
+use serde::Deserialize;
+use wire::api::{RunState, RunView, SessionState, SessionView};
+use wire::{Cause, Exit};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  mews ls
+  mews ls -a --json | jq -r .name")]
+pub(crate) struct Args {
+    /// All sessions, not only the living and the last ten
+    #[arg(short, long)]
+    all: bool,
+}
+
+#[derive(Deserialize)]
+struct Sessions {
+    sessions: Vec<SessionView>,
+}
+
+pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
+    let api = Api::new();
+    let path = if args.all { "/sessions?all=true" } else { "/sessions" };
+    let found: Sessions = api.get(path).await?;
+    if say.json {
+        for session in &found.sessions {
+            out::json_line(session)?;
+        }
+        return Ok(0);
+    }
+    if found.sessions.is_empty() {
+        say.note("nothing has run yet; try: mews run");
+        return Ok(0);
+    }
+    out::data(&table(&found.sessions, now_ms()))?;
+    Ok(0)
+}
+
+/// What is running, and how to begin. Starts no daemon.
+pub(crate) async fn overview(say: &Say) -> Result<u8, Failure> {
+    let living = match Api::without_start().get::<Sessions>("/sessions").await {
+        Ok(found) => found.sessions.into_iter().filter(is_living).collect(),
+        Err(failure) if failure.status == 69 => Vec::new(),
+        Err(failure) => return Err(failure),
+    };
+    if say.json {
+        for session in &living {
+            out::json_line(session)?;
+        }
+        return Ok(0);
+    }
+    if living.is_empty() {
+        out::data("Nothing is running.\n")?;
+    } else {
+        out::data(&table(&living, now_ms()))?;
+    }
+    out::data(
+        "
+  mews run -- CMD     run a command in a cage in this folder; without CMD: a shell
+  mews attach NAME    come back to it, from any terminal
+  mews --help         everything else
+",
+    )?;
+    Ok(0)
+}
+
+fn is_living(session: &SessionView) -> bool {
+    match session.state {
+        SessionState::Idle
+        | SessionState::Running
+        | SessionState::Queued
+        | SessionState::Paused => true,
+        SessionState::Ended | SessionState::Failed => false,
+    }
+}
+
+fn table(sessions: &[SessionView], now_ms: i64) -> String {
+    let head = ["NAME", "STATE", "POLICY", "COMMAND", "AGE", "EXIT", "ID"];
+    let rows: Vec<Vec<String>> = sessions.iter().map(|session| row(session, now_ms)).collect();
+    render(&head, &rows)
+}
+
+fn row(session: &SessionView, now_ms: i64) -> Vec<String> {
+    let run = session.runs.last();
+    vec![
+        escape(&session.name),
+        state_word(session.state).to_owned(),
+        run.map_or_else(|| "-".to_owned(), |run| cut(&escape(&run.policy), 20)),
+        run.map_or_else(|| "-".to_owned(), |run| cut(&command(&run.argv), 40)),
+        age(now_ms - session.created_at_ms),
+        run.map_or_else(|| "-".to_owned(), exit_of),
+        session.id.short(),
+    ]
+}
+
+pub(crate) fn state_word(state: SessionState) -> &'static str {
+    match state {
+        SessionState::Idle => "idle",
+        SessionState::Running => "running",
+        SessionState::Queued => "queued",
+        SessionState::Paused => "paused",
+        SessionState::Ended => "ended",
+        SessionState::Failed => "failed",
+    }
+}
+
+/// `7`, `143 SIGTERM`, `137 oom`; `-` while it runs.
+pub(crate) fn exit_of(run: &RunView) -> String {
+    match (&run.exit, run.state) {
+        (Some(exit), _) => exit_word(exit),
+        (None, RunState::Failed) => "125 cage_setup".to_owned(),
+        (None, RunState::Cancelled) => "cancelled".to_owned(),
+        (None, RunState::Pending | RunState::Running | RunState::Suspended | RunState::Done) => {
+            "-".to_owned()
+        }
+    }
+}
+
+pub(crate) fn exit_word(exit: &Exit) -> String {
+    let status = exit.status();
+    let signal = exit.signal.and_then(|n| nix::sys::signal::Signal::try_from(i32::from(n)).ok());
+    match (exit.cause, signal) {
+        (Cause::Exited, _) => status.to_string(),
+        (Cause::Signaled, Some(signal)) => format!("{status} {}", signal.as_str()),
+        (cause, _) => format!("{status} {}", cause.as_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{RunId, SessionId, Usage};
+
+    fn session(name: &str, argv: &[&str], exit: Option<Exit>) -> SessionView {
+        let id: SessionId = "01J00000000000000000ABCDEF".parse().unwrap();
+        SessionView {
+            id,
+            name: name.into(),
+            project: "p".into(),
+            folder: "/p".into(),
+            state: if exit.is_some() { SessionState::Ended } else { SessionState::Running },
+            archived: false,
+            labels: Default::default(),
+            source: "cli:run".into(),
+            end_on_exit: true,
+            uid: 0,
+            created_at_ms: 0,
+            ended_at_ms: None,
+            seq: 1,
+            runs: vec![RunView {
+                id: RunId::new(),
+                session: id,
+                kind: wire::api::RunKind::Job,
+                state: if exit.is_some() { RunState::Done } else { RunState::Running },
+                argv: argv.iter().map(|&arg| arg.to_owned()).collect(),
+                policy: "shell".into(),
+                created_at_ms: 0,
+                started_at_ms: None,
+                ended_at_ms: None,
+                exit,
+                error: None,
+            }],
+            cages: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_row_shows_state_command_and_exit_and_is_harmless() {
+        let exit = |code, signal, cause| Exit {
+            code,
+            signal,
+            core: false,
+            cause,
+            message: None,
+            usage: Usage::default(),
+        };
+        let sessions = [
+            session("sh-1", &["sh", "-c", "exit 7"], Some(exit(Some(7), None, Cause::Exited))),
+            session("evil", &["\x1b[2J"], None),
+            session("t-1", &["t"], Some(exit(None, Some(15), Cause::Signaled))),
+            session("hog", &["hog"], Some(exit(None, Some(9), Cause::Oom))),
+        ];
+        assert_eq!(
+            table(&sessions, 61_000),
+            "\
+NAME  STATE    POLICY  COMMAND         AGE  EXIT         ID
+sh-1  ended    shell   sh -c 'exit 7'  1m   7            ABCDEF
+evil  running  shell   '\\u{1b}[2J'     1m   -            ABCDEF
+t-1   ended    shell   t               1m   143 SIGTERM  ABCDEF
+hog   ended    shell   hog             1m   137 oom      ABCDEF
+"
+        );
+    }
+}

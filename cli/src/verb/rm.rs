@@ -1,0 +1,44 @@
+//! `mews rm`: an ended session goes, with all it has kept.
+
+use super::end::end;
+use crate::api::Api;
+use crate::escape::escape;
+use crate::failure::Failure;
+use crate::out::Say;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  mews rm build-1
+  mews rm -f build-1              end it first if it is alive")]
+pub(crate) struct Args {
+    /// Names or ids
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// End it first
+    #[arg(short, long)]
+    force: bool,
+}
+
+pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
+    let api = Api::new();
+    for id in &args.ids {
+        let found = api.resolve(id).await?;
+        if args.force {
+            match end(&api, found.session).await {
+                // It has ended already.
+                Err(failure) if failure.status == 5 => {}
+                other => drop(other?),
+            }
+        }
+        let path = format!("/sessions/{}?confirm=true&purge=true", found.session);
+        match api.delete(&path).await {
+            Err(failure) if failure.status == 5 && failure.next.is_none() => {
+                return Err(failure.next(format!("mews end {0}; mews rm {0}", found.name)));
+            }
+            other => drop(other?),
+        }
+        say.note(&format!("removed {}", escape(&found.name)));
+    }
+    Ok(0)
+}

@@ -1,0 +1,138 @@
+//! The attach client: the operator's terminal or standard streams on one side, a viewer stream of
+//! the broker on the other. The same for daemons and for one-shot runs.
+//!
+//! `screen` has the terminal, `pipes` the streams of a command without one, `follow` only reads.
+
+pub(crate) mod follow;
+pub(crate) mod keys;
+mod link;
+pub(crate) mod modes;
+mod pipes;
+mod screen;
+mod stdio;
+
+use crate::control::Control;
+use crate::http::Upgraded;
+use crate::out::Say;
+use keys::DetachKeys;
+use std::io;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use wire::Exit;
+use wire::frame::{Close, CloseReason, Frame, Hello, Mode};
+
+/// How a viewing came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Exited(Exit),
+    /// The operator left; the program runs on.
+    Detached,
+    /// This process was told to end by a signal; the program runs on.
+    Signalled(i32),
+    Closed(CloseReason),
+    /// The stream ended without a word: the broker is gone.
+    Lost,
+}
+
+/// What a viewer does beyond showing bytes.
+#[derive(Debug)]
+pub(crate) struct Viewer<'a> {
+    pub(crate) say: &'a Say,
+    pub(crate) control: Control,
+    pub(crate) keys: Option<DetachKeys>,
+    /// Another role was hoped for than the hello may say.
+    pub(crate) name: String,
+    /// This viewer is the runner: its signals are the program's, its closed output ends it.
+    pub(crate) is_runner: bool,
+    pub(crate) banner: bool,
+}
+
+impl Viewer<'_> {
+    pub(crate) async fn view(&self, upgraded: Upgraded) -> io::Result<Ending> {
+        let Upgraded { stream, early } = upgraded;
+        let mut incoming = link::Incoming::new(&stream, &early);
+        let outgoing = link::Outgoing::new(&stream);
+        let hello = match incoming.next().await? {
+            Some(Frame::Hello(hello)) => hello,
+            Some(Frame::Close(close)) => return Ok(ending(close)),
+            Some(_other) => return Err(io::Error::other("the broker did not say hello")),
+            None => return Ok(Ending::Lost),
+        };
+        match hello.mode {
+            Mode::Terminal if crate::terminal::is_interactive() => {
+                self.tell(&hello);
+                screen::view(self, incoming, outgoing, &hello).await
+            }
+            Mode::Terminal | Mode::Pipes => pipes::view(self, incoming, outgoing, &hello).await,
+        }
+    }
+
+    fn tell(&self, hello: &Hello) {
+        if !self.banner {
+            return;
+        }
+        let leave = match &self.keys {
+            Some(keys) => format!("leave it with {}", keys.name()),
+            None => "no key leaves it".to_owned(),
+        };
+        self.say.dim(&format!("[mews: {}; {leave}]", self.name));
+        if hello.role == wire::Role::Observer {
+            let who = match hello.others.first() {
+                Some(other) => crate::escape::escape(other),
+                None => "another viewer".to_owned(),
+            };
+            self.say.dim(&format!(
+                "[you watch: {who} has the keyboard; mews attach --take {} takes it]",
+                self.name
+            ));
+        }
+    }
+}
+
+fn ending(close: Close) -> Ending {
+    match (close.reason, close.exit) {
+        (CloseReason::Exited | CloseReason::SessionEnded, Some(exit)) => Ending::Exited(exit),
+        (CloseReason::Detached, _) => Ending::Detached,
+        (reason, _) => Ending::Closed(reason),
+    }
+}
+
+/// The signals that end a program unless it asks for them.
+struct Ends {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    quit: Signal,
+}
+
+impl Ends {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            quit: signal(SignalKind::quit())?,
+        })
+    }
+
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.interrupt.recv() => libc::SIGINT,
+            _ = self.terminate.recv() => libc::SIGTERM,
+            _ = self.hangup.recv() => libc::SIGHUP,
+            _ = self.quit.recv() => libc::SIGQUIT,
+        }
+    }
+}
+
+/// Until a deadline that may not be set.
+async fn until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn after(time: Duration) -> Option<tokio::time::Instant> {
+    Some(tokio::time::Instant::now() + time)
+}

@@ -1,0 +1,227 @@
+//! A program with a terminal, on the operator's terminal.
+
+use super::keys::{Matcher, PATIENCE};
+use super::link::{Incoming, Outgoing};
+use super::stdio::{Input, Output};
+use super::{Ending, Ends, Viewer, after, ending, until};
+use crate::terminal::{self, Raw};
+use std::io;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+use wire::Role;
+use wire::frame::{Close, CloseReason, Frame, Hello};
+
+/// Input that may wait for the broker before no more is read from the keyboard.
+const INPUT_BYTES_MAX: usize = 64 * 1024;
+/// Output that is taken together into one write.
+const PAINT_BYTES: usize = 256 * 1024;
+/// A burst of size changes becomes its last one.
+const RESIZE: Duration = Duration::from_millis(20);
+/// How long a broker may take to say that we are detached.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+pub(super) async fn view(
+    viewer: &Viewer<'_>,
+    incoming: Incoming<'_>,
+    outgoing: Outgoing<'_>,
+    hello: &Hello,
+) -> io::Result<Ending> {
+    let mut ends = Ends::new()?;
+    let mut screen = Screen {
+        incoming,
+        outgoing,
+        output: Output::stdout()?,
+        input: Input::open(),
+        input_ended: false,
+        keys: Matcher::new(viewer.keys.clone()),
+        release_at: None,
+        resize_at: None,
+        role: hello.role,
+        painted: false,
+        raw: Raw::enter()?,
+    };
+    let ending = screen.run(&mut ends).await;
+    screen.leave(&ending);
+    ending
+}
+
+struct Screen<'a> {
+    incoming: Incoming<'a>,
+    outgoing: Outgoing<'a>,
+    output: Output,
+    input: Input,
+    input_ended: bool,
+    keys: Matcher,
+    /// When the program gets a held key.
+    release_at: Option<Instant>,
+    resize_at: Option<Instant>,
+    role: Role,
+    /// A whole screen was drawn, so that the cursor may be anywhere.
+    painted: bool,
+    raw: Raw,
+}
+
+impl Screen<'_> {
+    async fn run(&mut self, ends: &mut Ends) -> io::Result<Ending> {
+        let mut resized = signal(SignalKind::window_change())?;
+        loop {
+            let reads_keys = !self.input_ended && self.outgoing.waiting() < INPUT_BYTES_MAX;
+            tokio::select! {
+                frame = self.incoming.next(), if self.output.is_empty() => {
+                    let Some(frame) = frame? else { return Ok(Ending::Lost) };
+                    if let Some(ending) = self.take_all(frame)? {
+                        self.paint_rest(ends).await?;
+                        return Ok(ending);
+                    }
+                }
+                done = self.output.flush(), if !self.output.is_empty() => done?,
+                typed = self.input.read(INPUT_BYTES_MAX), if reads_keys => {
+                    if self.typed(&typed?) {
+                        return self.detach(ends).await;
+                    }
+                }
+                () = self.outgoing.flush(), if self.outgoing.waiting() > 0 => {}
+                _ = resized.recv() => self.resize_at = self.resize_at.or(after(RESIZE)),
+                () = until(self.resize_at), if self.resize_at.is_some() => self.resize(),
+                () = until(self.release_at), if self.release_at.is_some() => {
+                    self.release_at = None;
+                    let held = self.keys.release();
+                    self.send(held);
+                }
+                signal = ends.next() => return Ok(Ending::Signalled(signal)),
+            }
+        }
+    }
+
+    /// This frame and those that came with it, as far as one write should go.
+    fn take_all(&mut self, first: Frame) -> io::Result<Option<Ending>> {
+        let mut next = Some(first);
+        let mut bytes = 0;
+        while let Some(frame) = next {
+            if let Some(ending) = self.take(frame, &mut bytes) {
+                return Ok(Some(ending));
+            }
+            next = if bytes < PAINT_BYTES { self.incoming.buffered()? } else { None };
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, frame: Frame, taken: &mut usize) -> Option<Ending> {
+        match frame {
+            Frame::Output { bytes, .. } | Frame::History(bytes) => self.paint(&bytes, taken),
+            Frame::Snapshot { bytes, .. } => {
+                self.painted = true;
+                self.paint(&bytes, taken);
+            }
+            // A terminal that turned out to be pipes would be a different hello.
+            Frame::Out(bytes) | Frame::Err(bytes) => self.paint(&bytes, taken),
+            Frame::Bell => self.paint(b"\x07", taken),
+            Frame::Role(change) => self.role_changed(change.role, change.by, taken),
+            Frame::Ping => self.outgoing.push(&Frame::Pong),
+            Frame::Close(close) => return Some(ending(close)),
+            // A snapshot follows throttling; titles come in the output itself, too.
+            Frame::Throttled { .. }
+            | Frame::Title(_)
+            | Frame::Gap { .. }
+            | Frame::Resize(_)
+            | Frame::Hello(_)
+            | Frame::Pong
+            | Frame::Ack(_)
+            | Frame::Input(_)
+            | Frame::Stdin(_)
+            | Frame::StdinEof => {}
+        }
+        None
+    }
+
+    fn paint(&mut self, bytes: &[u8], taken: &mut usize) {
+        *taken += bytes.len();
+        self.raw.modes.feed(bytes);
+        self.output.push(bytes);
+    }
+
+    /// Told in the terminal's title line, where it harms no program's screen.
+    fn role_changed(&mut self, role: Role, by: Option<String>, taken: &mut usize) {
+        if role == self.role {
+            return;
+        }
+        self.role = role;
+        let by =
+            by.map_or_else(|| "another viewer".to_owned(), |name| crate::escape::escape(&name));
+        let text = match role {
+            Role::Observer => format!("mews: {by} has taken the keyboard; you watch"),
+            Role::Writer => "mews: you have the keyboard".to_owned(),
+        };
+        self.paint(format!("\x07\x1b]2;{text}\x1b\\").as_bytes(), taken);
+        if role == Role::Writer {
+            // The terminal takes our size now.
+            self.resize_at = after(Duration::ZERO);
+        }
+    }
+
+    /// Whether the detach keys were typed.
+    fn typed(&mut self, bytes: &[u8]) -> bool {
+        if bytes.is_empty() {
+            // The terminal is hung up; SIGHUP follows.
+            self.input_ended = true;
+            return true;
+        }
+        let typed = self.keys.feed(bytes);
+        self.send(typed.bytes);
+        self.release_at = if self.keys.holds() { after(PATIENCE) } else { None };
+        typed.detach
+    }
+
+    fn send(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() && self.role == Role::Writer {
+            self.outgoing.push(&Frame::Input(bytes));
+        }
+    }
+
+    fn resize(&mut self) {
+        self.resize_at = None;
+        if let Some(size) = terminal::size()
+            && self.role == Role::Writer
+        {
+            self.outgoing.push(&Frame::Resize(size));
+        }
+    }
+
+    /// Says goodbye, so that nothing that was typed before is lost, and waits for the answer.
+    async fn detach(&mut self, ends: &mut Ends) -> io::Result<Ending> {
+        self.outgoing.push(&Frame::Close(Close { reason: CloseReason::Detached, exit: None }));
+        let deadline = after(GOODBYE);
+        loop {
+            tokio::select! {
+                frame = self.incoming.next() => match frame? {
+                    Some(Frame::Close(close)) => return Ok(ending(close)),
+                    Some(_late) => {}
+                    None => return Ok(Ending::Detached),
+                },
+                () = self.outgoing.flush(), if self.outgoing.waiting() > 0 => {}
+                () = until(deadline) => return Ok(Ending::Detached),
+                signal = ends.next() => return Ok(Ending::Signalled(signal)),
+            }
+        }
+    }
+
+    /// What the program has said last, before the way out.
+    async fn paint_rest(&mut self, ends: &mut Ends) -> io::Result<()> {
+        tokio::select! {
+            done = self.output.flush() => done,
+            _signal = ends.next() => Ok(()),
+        }
+    }
+
+    /// Below whatever is drawn, so that the shell's prompt does not write into it. The modes are
+    /// undone when `raw` is dropped, right after this.
+    fn leave(&mut self, ending: &io::Result<Ending>) {
+        let is_over = matches!(ending, Ok(Ending::Exited(_)));
+        if self.raw.modes.is_alternate() || is_over {
+            return;
+        }
+        let below: &[u8] = if self.painted { b"\x1b[999;1H\r\n" } else { b"\r\n" };
+        terminal::write_soon(below);
+    }
+}

@@ -1,0 +1,180 @@
+//! Standard input and outputs without blocking the loop, and without changing the open files that
+//! the caller's shell shares with us (O_NONBLOCK would stay on them).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+
+/// Standard input: a zero-time poll before each read, then a read that cannot block.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Watched {
+        fd: AsyncFd<OwnedFd>,
+        is_terminal: bool,
+    },
+    /// A file: reading it never blocks for long, and epoll refuses it.
+    Plain(OwnedFd),
+    Closed,
+}
+
+impl Input {
+    pub(crate) fn open() -> Self {
+        let Ok(fd) = io::stdin().as_fd().try_clone_to_owned() else { return Self::Closed };
+        let Ok(copy) = fd.try_clone() else { return Self::Closed };
+        let is_terminal = io::IsTerminal::is_terminal(&fd);
+        match link::nonblocking::watch(fd) {
+            Ok(fd) => Self::Watched { fd, is_terminal },
+            Err(_not_pollable) => Self::Plain(copy),
+        }
+    }
+
+    /// Up to `max` bytes; none at the end. Cancel-safe.
+    pub(crate) async fn read(&self, max: usize) -> io::Result<Vec<u8>> {
+        let mut buffer = vec![0_u8; max];
+        let count = match self {
+            Self::Closed => 0,
+            Self::Plain(fd) => nix::unistd::read(fd, &mut buffer)?,
+            Self::Watched { fd, is_terminal } => {
+                loop {
+                    let mut ready = fd.readable().await?;
+                    if *is_terminal && is_in_background(fd.get_ref()) {
+                        // Reading now would stop us (SIGTTIN); the keys are the shell's.
+                        tokio::time::sleep(Duration::from_millis(300)).await;
+                    } else if is_readable(fd.get_ref())? {
+                        break;
+                    } else {
+                        ready.clear_ready();
+                    }
+                }
+                nix::unistd::read(fd.get_ref(), &mut buffer)?
+            }
+        };
+        buffer.truncate(count);
+        Ok(buffer)
+    }
+}
+
+fn is_in_background(terminal: &OwnedFd) -> bool {
+    nix::unistd::tcgetpgrp(terminal).is_ok_and(|group| group != nix::unistd::getpgrp())
+}
+
+fn is_readable(fd: &OwnedFd) -> io::Result<bool> {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut fds, PollTimeout::ZERO) {
+        Ok(count) => Ok(count > 0),
+        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Standard output or error, with what still waits to be written.
+#[derive(Debug)]
+pub(crate) struct Output {
+    sink: Sink,
+    waiting: Vec<u8>,
+    written: usize,
+}
+
+#[derive(Debug)]
+enum Sink {
+    /// A terminal or pipe, opened anew and so non-blocking for us alone.
+    Own(AsyncFd<OwnedFd>),
+    /// A socket: non-blocking call by call.
+    Socket(AsyncFd<OwnedFd>),
+    /// A file, or something that cannot be opened anew: written to as it is.
+    Plain(OwnedFd),
+}
+
+impl Output {
+    pub(crate) fn stdout() -> io::Result<Self> {
+        Self::of(io::stdout().as_fd().try_clone_to_owned()?, 1)
+    }
+
+    pub(crate) fn stderr() -> io::Result<Self> {
+        Self::of(io::stderr().as_fd().try_clone_to_owned()?, 2)
+    }
+
+    fn of(fd: OwnedFd, number: i32) -> io::Result<Self> {
+        use nix::sys::stat::{SFlag, fstat};
+        let kind = SFlag::from_bits_truncate(fstat(&fd)?.st_mode & SFlag::S_IFMT.bits());
+        let sink = if kind == SFlag::S_IFSOCK {
+            Sink::Socket(link::nonblocking::watch(fd)?)
+        } else if kind == SFlag::S_IFIFO || kind == SFlag::S_IFCHR {
+            match open_anew(number).and_then(link::nonblocking::watch) {
+                Ok(own) => Sink::Own(own),
+                Err(_not_allowed) => Sink::Plain(fd),
+            }
+        } else {
+            Sink::Plain(fd)
+        };
+        Ok(Self { sink, waiting: Vec::new(), written: 0 })
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.waiting.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn discard(&mut self) {
+        self.waiting.clear();
+        self.written = 0;
+    }
+
+    /// Writes until nothing waits. Cancel-safe: what is written is not written again.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        loop {
+            let rest = self.waiting.get(self.written..).unwrap_or_default();
+            if rest.is_empty() {
+                self.discard();
+                return Ok(());
+            }
+            self.written += self.sink.write_some(rest).await?;
+        }
+    }
+}
+
+impl Sink {
+    async fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        use nix::sys::socket::{MsgFlags, send};
+        use std::os::fd::AsRawFd;
+        match self {
+            Self::Plain(fd) => loop {
+                match nix::unistd::write(fd, bytes) {
+                    Err(nix::errno::Errno::EINTR) => {}
+                    other => return Ok(other?),
+                }
+            },
+            Self::Own(fd) => ready(fd, || nix::unistd::write(fd, bytes)).await,
+            Self::Socket(fd) => {
+                let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+                ready(fd, || send(fd.as_raw_fd(), bytes, flags)).await
+            }
+        }
+    }
+}
+
+/// Tries, and waits where the answer is "not now".
+async fn ready(fd: &AsyncFd<OwnedFd>, write: impl Fn() -> nix::Result<usize>) -> io::Result<usize> {
+    use nix::errno::Errno;
+    loop {
+        let mut ready = fd.writable().await?;
+        match write() {
+            Err(Errno::EAGAIN) => ready.clear_ready(),
+            Err(Errno::EINTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+fn open_anew(number: i32) -> io::Result<OwnedFd> {
+    let mut options = File::options();
+    options.write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC);
+    options.open(format!("/proc/self/fd/{number}")).map(OwnedFd::from)
+}
