@@ -35,6 +35,7 @@ pub(crate) fn own(fd: RawFd) -> OwnedFd {
 }
 
 /// NS_GET_USERNS, ioctl_ns(2): the user namespace that owns this namespace.
+#[cfg(feature = "policy")]
 pub(crate) fn owner_of_namespace(ns: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     /// `_IO(0xb7, 1)`.
     const NS_GET_USERNS: u32 = 0xb701;

@@ -119,9 +119,9 @@ impl Cage {
         let bwrap = {
             let _guard = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
             let inherited = [its.as_fd(), init.as_fd(), info_writer.as_fd()];
-            inherited.map(|fd| set_inheritable(fd, true));
+            inherited.iter().for_each(|fd| set_inheritable(*fd, true));
             let bwrap = command.spawn().expect("bubblewrap is installed");
-            inherited.map(|fd| set_inheritable(fd, false));
+            inherited.iter().for_each(|fd| set_inheritable(*fd, false));
             bwrap
         };
         drop((its, init, info_writer));
