@@ -42,6 +42,7 @@ impl ByteRing {
         let kept = chunk.get(chunk.len().saturating_sub(self.bytes_max)..).unwrap_or_default();
         let excess = (self.bytes.len() + kept.len()).saturating_sub(self.bytes_max);
         self.bytes.drain(..excess);
+        self.grow_for(self.bytes.len() + kept.len());
         self.bytes.extend(kept);
         self.forget_old_sizes();
         start
@@ -89,6 +90,15 @@ impl ByteRing {
     /// The size in force at the oldest byte, and each change since, in order.
     pub fn sizes(&self) -> impl Iterator<Item = (u64, Size)> {
         self.sizes.iter().copied()
+    }
+
+    /// Doubles, but never beyond the bound.
+    fn grow_for(&mut self, needed: usize) {
+        let capacity = self.bytes.capacity();
+        if needed > capacity {
+            let target = needed.max(capacity * 2).min(self.bytes_max);
+            self.bytes.reserve_exact(target.saturating_sub(self.bytes.len()));
+        }
     }
 
     /// One size that began at or before the oldest byte is kept: the one in force there.

@@ -2,105 +2,167 @@
 //!
 //! Lines that leave the top go, rendered, to the [`Scrollback`] at that very moment: the model has
 //! no history of its own, so nothing is lost and nothing is there twice. The alternate screen
-//! contributes nothing.
+//! contributes nothing. What counts as leaving: `screen/handler.rs`.
+//!
+//! Not kept: blinking text, title stacks across a snapshot, images, vertical margins.
+
+mod dump;
+mod guarded;
+mod handler;
+mod model;
+mod partial;
+mod pen;
+mod render;
+mod reply;
+
+pub use guarded::Guarded;
 
 use crate::scrollback::Scrollback;
+use alacritty_terminal::grid::Dimensions;
+use alacritty_terminal::term::TermMode;
+use alacritty_terminal::vte::ansi::{Processor, Timeout};
+use handler::Feed;
+use model::Model;
+use partial::Partial;
+use std::time::Duration;
 use wire::Size;
 
+/// The parser gets this much at a time, in bytes.
+const SLICE_BYTES: usize = 4096;
+/// Cells that one slice may write beyond one for each byte.
+const SLICE_CELLS: usize = 512 * 1024;
+/// The beginning of a command that nobody knows.
+const FORGOTTEN: &[u8] = b"\x1b]-;";
+
 /// A model that is fed all output of its terminal.
-#[derive(Debug)]
 pub struct Screen {
-    size: Size,
+    model: Model,
+    parser: Processor<NoSync>,
+    partial: Partial,
+}
+
+/// Synchronized updates are not held back: nothing is drawn here, and a snapshot is always whole.
+#[derive(Debug, Default)]
+struct NoSync;
+
+impl Timeout for NoSync {
+    fn set_timeout(&mut self, _duration: Duration) {}
+    fn clear_timeout(&mut self) {}
+    fn pending_timeout(&self) -> bool {
+        false
+    }
 }
 
 impl Screen {
     #[must_use]
     pub fn new(size: Size) -> Self {
-        Self { size: size.clamped() }
+        Self {
+            model: Model::new(size.clamped()),
+            parser: Processor::new(),
+            partial: Partial::default(),
+        }
     }
 
     /// Takes output, split anywhere; lines that leave the top go to `scrollback`.
     pub fn feed(&mut self, bytes: &[u8], scrollback: &mut Scrollback) {
-        let _ = (bytes, scrollback);
+        for slice in bytes.chunks(SLICE_BYTES) {
+            let cells_left = slice.len() + SLICE_CELLS;
+            let mut feed = Feed { model: &mut self.model, scrollback, cells_left };
+            self.parser.advance(&mut feed, slice);
+            if self.partial.follow(slice) {
+                self.forget_command(scrollback);
+            }
+        }
     }
 
+    /// What grows or shrinks reflows; rows that no longer fit leave at the top.
     pub fn resize(&mut self, size: Size, scrollback: &mut Scrollback) {
-        let _ = scrollback;
-        self.size = size.clamped();
+        self.model.resize(size.clamped(), scrollback);
     }
 
     #[must_use]
     pub fn size(&self) -> Size {
-        self.size
+        self.model.size()
     }
 
     /// The bytes that bring any xterm-like terminal of this size into exactly this state.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
-        Vec::new()
+        let mut bytes = dump::snapshot(&self.model);
+        bytes.extend_from_slice(self.partial.bytes());
+        bytes
     }
 
     /// The text of each visible row, without attributes and trailing blanks.
     #[must_use]
     pub fn visible_lines(&self) -> Vec<String> {
-        Vec::new()
+        let grid = self.model.term.grid();
+        (0..grid.screen_lines()).map(|row| render::row_text(render::row_at(grid, row))).collect()
     }
 
     /// What `logs` shows below the scrollback: the logical lines still on the primary screen,
     /// rendered, without the blank ones at the end.
     #[must_use]
     pub fn rendered_lines(&self) -> Vec<Vec<u8>> {
-        Vec::new()
+        let mut lines = Vec::new();
+        let mut line = self.model.leaving.clone();
+        let sink = &mut |line: &[u8]| lines.push(line.to_vec());
+        let grid = self.model.primary();
+        for row in 0..render::used_rows(grid) {
+            line.append(render::row_at(grid, row), sink);
+        }
+        line.close(sink);
+        lines
     }
 
     /// Answers to the program's queries since the last call (at most 4 KiB; the caller limits the
     /// rate, and throws them away while a viewer's own terminal answers).
     pub fn take_replies(&mut self) -> Vec<u8> {
-        Vec::new()
+        std::mem::take(&mut self.model.replies)
     }
 
-    /// The title, if it changed since the last call; empty if it was taken away.
+    /// The title, if it changed since the last call; empty if it was taken away. Without control
+    /// characters.
     pub fn take_title(&mut self) -> Option<String> {
-        None
+        let changed = std::mem::take(&mut self.model.title_changed);
+        changed.then(|| self.model.shadow.title.clone().unwrap_or_default())
     }
 
     /// Whether the bell rang since the last call.
     pub fn take_bell(&mut self) -> bool {
-        false
+        std::mem::take(&mut self.model.bell)
     }
 
     /// Whether the program wants pastes bracketed.
     #[must_use]
     pub fn bracketed_paste(&self) -> bool {
-        false
+        self.model.mode(TermMode::BRACKETED_PASTE)
     }
 
     /// Whether the alternate screen is shown.
     #[must_use]
     pub fn alternate(&self) -> bool {
-        false
+        self.model.hidden.is_some()
+    }
+
+    /// A new parser that is in the middle of a command without a name: the rest of the long one
+    /// is passed over, and where it ends, parsing goes on.
+    fn forget_command(&mut self, scrollback: &mut Scrollback) {
+        self.parser = Processor::new();
+        let mut feed = Feed { model: &mut self.model, scrollback, cells_left: 0 };
+        self.parser.advance(&mut feed, FORGOTTEN);
+        self.partial.restarted(FORGOTTEN);
     }
 }
 
-/// A screen whose crash costs no more than the screen: same methods, never panics.
-#[derive(Debug)]
-pub struct Guarded(Option<Screen>);
-
-impl Guarded {
-    #[must_use]
-    pub fn new(size: Size) -> Self {
-        Self(Some(Screen::new(size)))
-    }
-
-    /// Whether the model crashed. Bytes, recording and attach go on without it.
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.0.is_none()
+impl std::fmt::Debug for Screen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Screen").field("model", &self.model).finish_non_exhaustive()
     }
 }
 
 /// Undoes every mode that a program may have switched on: for a viewer's terminal on the way out.
 #[must_use]
 pub fn reset_sequence() -> &'static [u8] {
-    b""
+    dump::RESET
 }
