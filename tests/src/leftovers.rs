@@ -1,0 +1,100 @@
+//! Whatever a test left behind: processes, cgroups, mounts, sockets, folders.
+//!
+//! Found from outside, by the name of the sandbox's folder in `/proc` and by the name of its cgroup
+//! parent, so that mews cannot hide what it forgot.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Everything of this sandbox that is there now, in words.
+#[must_use]
+pub fn find(root: &Path, cgroup_parent: &str) -> Vec<String> {
+    let mut found = processes(root);
+    found.extend(cgroups(cgroup_parent));
+    found.extend(mounts(root));
+    found.extend(sockets(&root.join("run")));
+    found.extend(folders(root));
+    found
+}
+
+/// Every process that names the folder in its environment, arguments, mounts or working folder.
+#[must_use]
+pub fn processes(root: &Path) -> Vec<String> {
+    let needle = root.as_os_str().as_encoded_bytes();
+    let me = std::process::id().to_string();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.bytes().all(|byte| byte.is_ascii_digit()) || name == me {
+            continue;
+        }
+        if let Some(how) = names_it(&entry.path(), needle) {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            found.push(format!("process {name} ({how}): {}", line.trim()));
+        }
+    }
+    found
+}
+
+fn names_it(process: &Path, needle: &[u8]) -> Option<&'static str> {
+    let holds = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+    for file in ["environ", "cmdline", "mountinfo"] {
+        if fs::read(process.join(file)).is_ok_and(|bytes| holds(&bytes)) {
+            return Some(file);
+        }
+    }
+    let cwd = fs::read_link(process.join("cwd")).ok()?;
+    holds(cwd.as_os_str().as_encoded_bytes()).then_some("cwd")
+}
+
+fn cgroups(parent: &str) -> Vec<String> {
+    let name = parent.trim_start_matches('/');
+    let hierarchies = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
+    hierarchies
+        .map(|hierarchy| hierarchy.path().join(name))
+        .chain(std::iter::once(PathBuf::from("/sys/fs/cgroup").join(name)))
+        .filter(|path| path.is_dir())
+        .map(|path| format!("cgroup {}", path.display()))
+        .collect()
+}
+
+fn mounts(root: &Path) -> Vec<String> {
+    let needle = root.to_string_lossy().into_owned();
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    table
+        .lines()
+        .filter(|line| line.contains(&needle))
+        .map(|line| format!("mount {line}"))
+        .collect()
+}
+
+fn sockets(run: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    walk(run, &mut |path, kind| {
+        if kind.is_socket() {
+            found.push(format!("socket {}", path.display()));
+        }
+    });
+    found
+}
+
+/// Folders of single cages: below `<run>/sup`, `<run>/mnt`.
+fn folders(root: &Path) -> Vec<String> {
+    ["run/sup", "run/mnt"]
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(root.join(folder)).into_iter().flatten().flatten())
+        .map(|entry| format!("left in the run folder: {}", entry.path().display()))
+        .collect()
+}
+
+fn walk(folder: &Path, see: &mut impl FnMut(&Path, fs::FileType)) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(kind) = entry.file_type() else { continue };
+        see(&entry.path(), kind);
+        if kind.is_dir() {
+            walk(&entry.path(), see);
+        }
+    }
+}
