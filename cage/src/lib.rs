@@ -16,6 +16,8 @@ pub mod policy;
 #[cfg(feature = "policy")]
 pub mod probe;
 #[cfg(feature = "policy")]
+pub mod seccomp;
+#[cfg(feature = "policy")]
 pub mod spawnenv;
 
 #[cfg(feature = "init")]
