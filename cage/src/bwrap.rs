@@ -44,12 +44,12 @@ pub struct DataFile {
 }
 
 /// A list does not fit the plan: a mistake of the caller's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgsError {
     #[error("source {0} of the plan has no path")]
     Source(usize),
     #[error("synthetic file {0} of the plan has no descriptor")]
-    Data(usize),
+    Data(String),
 }
 
 /// What `--args FD` reads: every option with a NUL behind it.
@@ -60,17 +60,9 @@ pub fn args(plan: &CagePlan, sources: &Sources, fds: &BwrapFds) -> Result<Vec<u8
     }
     args.push(["--disable-userns", "--new-session", "--cap-drop", "ALL", "--as-pid-1"]);
     args.push(["--clearenv", "--hostname", &plan.hostname]);
-    let mut data = fds.data.iter().enumerate();
-    let mut data_fds = 0;
+    let mut data = fds.data.iter();
     for mount in &plan.mounts {
-        let fd = match mount.kind {
-            MountKind::Data => {
-                data_fds += 1;
-                Some(*data.next().ok_or(ArgsError::Data(data_fds - 1))?.1)
-            }
-            _ => None,
-        };
-        args.mount(mount, sources, fd)?;
+        args.mount(mount, sources, &mut data)?;
     }
     for path in &plan.masked {
         args.push(["--ro-bind", "/dev/null", path]);
@@ -89,11 +81,11 @@ impl Args {
         }
     }
 
-    fn mount(
+    fn mount<'a>(
         &mut self,
         mount: &Mount,
         sources: &Sources,
-        fd: Option<i32>,
+        data: &mut impl Iterator<Item = &'a i32>,
     ) -> Result<(), ArgsError> {
         let dest = mount.dest.as_str();
         match &mount.kind {
@@ -114,7 +106,8 @@ impl Args {
                 self.push([option, path.as_os_str().as_bytes(), dest.as_bytes()]);
             }
             MountKind::Data => {
-                let fd = fd.ok_or(ArgsError::Data(0))?.to_string();
+                let fd =
+                    data.next().ok_or_else(|| ArgsError::Data(mount.dest.clone()))?.to_string();
                 self.push(["--perms", "0444", "--file", &fd, dest]);
             }
         }

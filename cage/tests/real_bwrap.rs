@@ -1,5 +1,6 @@
 //! The plans of the shipped policies, put up by the real bwrap as an ordinary uid. The inner walls
 //! (Landlock, seccomp) are cage-init's and are not part of this.
+#![expect(clippy::unwrap_used, reason = "what fails in a fixture fails the test")]
 
 use cage::bwrap::{self, BwrapFds, Sources};
 use cage::plan::{CagePlan, Controller, HostFacts, Operator, RealPaths, Request};

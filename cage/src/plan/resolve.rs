@@ -90,10 +90,7 @@ fn check_walls(policy: &Policy, facts: &HostFacts) -> Result<(), PlanError> {
         if met {
             continue;
         }
-        let wall = match requirement {
-            Requirement::Landlock(_) => "landlock".to_owned(),
-            other => other.to_string(),
-        };
+        let wall = requirement.wall().to_owned();
         let message = format!(
             "policy {} requires {requirement}, which this host cannot enforce: {mend}; see: mews doctor",
             policy.name

@@ -58,9 +58,9 @@ fn next_link(parent: &Name, folders: &[PathBuf], chain: &[Link]) -> Result<Link,
     if chain.len() >= DEPTH_MAX {
         return Err(refused(format!("more than {DEPTH_MAX} policies extend each other")));
     }
-    let link = by_name(name, folders, &seen).map_err(|error| match error.problem {
-        Problem::NotFound => refused(error.message),
-        _ => error,
+    let link = by_name(name, folders, &seen).map_err(|error| {
+        let is_missing = error.problem == Problem::NotFound;
+        if is_missing { refused(error.message) } else { error }
     })?;
     if seen.contains(&link.file.as_str()) {
         let round = [&seen[..], &[link.file.as_str()]].concat().join(" → ");

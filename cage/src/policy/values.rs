@@ -255,16 +255,32 @@ impl Requirement {
     }
 }
 
+impl Requirement {
+    /// The wall that it is about, as errors and `inspect` name it.
+    #[must_use]
+    pub const fn wall(self) -> &'static str {
+        match self {
+            Self::Userns => "userns",
+            Self::Seccomp => "seccomp",
+            Self::Landlock(_) => "landlock",
+            Self::CgroupMemory => "cgroup.memory",
+            Self::CgroupSwap => "cgroup.swap",
+            Self::CgroupPids => "cgroup.pids",
+            Self::CgroupCpu => "cgroup.cpu",
+        }
+    }
+}
+
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Userns => f.write_str("userns"),
-            Self::Seccomp => f.write_str("seccomp"),
             Self::Landlock(abi) => write!(f, "landlock>={abi}"),
-            Self::CgroupMemory => f.write_str("cgroup.memory"),
-            Self::CgroupSwap => f.write_str("cgroup.swap"),
-            Self::CgroupPids => f.write_str("cgroup.pids"),
-            Self::CgroupCpu => f.write_str("cgroup.cpu"),
+            Self::Userns
+            | Self::Seccomp
+            | Self::CgroupMemory
+            | Self::CgroupSwap
+            | Self::CgroupPids
+            | Self::CgroupCpu => f.write_str(self.wall()),
         }
     }
 }
