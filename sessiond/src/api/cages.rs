@@ -1,0 +1,106 @@
+//! Cages: list, get, exec, signal, kill, plan.
+
+use super::Shared;
+use super::caller::Caller;
+use super::error::Answer;
+use super::extract::{Ids, Large, Small};
+use super::sessions::visible;
+use crate::access::{self, Operator, Verb};
+use crate::app::App;
+use crate::endings::{self, Force};
+use crate::jobs;
+use crate::store::{Result, cages, ptys};
+use crate::supervisor_link::document;
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use wire::api::{CageView, SignalRequest, Started};
+use wire::supervisor::{Phase, SupervisorRequest};
+use wire::{CageId, ErrorCode, ExecSpec, SessionId, WireError};
+
+pub(super) async fn list(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<Value>> {
+    let (who, id) = (caller.operator, ids.session()?);
+    let cages = app.store.read(move |db| {
+        visible(db, who, Verb::Read, id)?;
+        cages::of_session(db, id)
+    });
+    Ok(Json(json!({ "cages": cages.await? })))
+}
+
+fn find(
+    db: &Connection,
+    who: Operator,
+    verb: Verb,
+    place: (SessionId, CageId),
+) -> Result<CageView> {
+    let (session, id) = place;
+    visible(db, who, verb, session)?;
+    let cage = cages::get(db, id)?.filter(|cage| cage.session == session);
+    Ok(cage.ok_or_else(|| access::not_found("cage"))?)
+}
+
+async fn found(app: &App, caller: &Caller, verb: Verb, ids: &Ids) -> Answer<CageView> {
+    let (who, place) = (caller.operator, (ids.session()?, ids.cage()?));
+    Ok(app.store.read(move |db| find(db, who, verb, place)).await?)
+}
+
+pub(super) async fn get(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<CageView>> {
+    Ok(Json(found(&app, &caller, Verb::Read, &ids).await?))
+}
+
+pub(super) async fn exec(
+    State(app): Shared,
+    caller: Caller,
+    ids: Ids,
+    Large(exec): Large<ExecSpec>,
+) -> Answer<(StatusCode, Json<Started>)> {
+    let place = (ids.session()?, ids.cage()?);
+    let started = jobs::exec(app, caller, place, exec).await?;
+    Ok((StatusCode::CREATED, Json(started)))
+}
+
+pub(super) async fn signal(
+    State(app): Shared,
+    caller: Caller,
+    ids: Ids,
+    Small(body): Small<SignalRequest>,
+) -> Answer<StatusCode> {
+    if !(1..=64).contains(&body.signal) {
+        let words = "'signal' is a number from 1 to 64.";
+        return Err(WireError::new(ErrorCode::ValidationFailed, words).into());
+    }
+    let cage = found(&app, &caller, Verb::Change, &ids).await?;
+    if let Some(pty) = body.pty {
+        let row = app.store.read(move |db| ptys::get(db, pty)).await?;
+        row.filter(|row| row.cage == cage.id).ok_or_else(|| access::not_found("terminal"))?;
+    }
+    if cage.phase == Phase::Gone {
+        let gone = WireError::new(ErrorCode::Gone, "This cage has ended.");
+        return Err(gone.with(json!({ "exit": cage.exit })).into());
+    }
+    let request = SupervisorRequest::Signal { cage: cage.id, pty: body.pty, signal: body.signal };
+    let link = app.link.current()?;
+    link.request(&request, vec![caller.authority()?]).await.map_err(WireError::from)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn kill(State(app): Shared, caller: Caller, ids: Ids) -> Answer<StatusCode> {
+    let cage = found(&app, &caller, Verb::Change, &ids).await?;
+    endings::end_cage(&app, &caller, cage.id, Force::Kill).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn plan(
+    State(app): Shared,
+    caller: Caller,
+    ids: Ids,
+) -> Answer<impl IntoResponse> {
+    let cage = found(&app, &caller, Verb::Read, &ids).await?;
+    let request = SupervisorRequest::Plan { cage: cage.id };
+    let link = app.link.current()?;
+    let reply = link.request(&request, vec![caller.authority()?]).await.map_err(WireError::from)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], document(reply).await?))
+}

@@ -1,0 +1,55 @@
+//! Events of a session after a sequence.
+
+use super::Shared;
+use super::caller::Caller;
+use super::error::Answer;
+use super::extract::{Ids, Query};
+use super::sessions::visible;
+use crate::access::Verb;
+use crate::store::events;
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use std::time::Duration;
+use wire::api::Events;
+
+const LIMIT_DEFAULT: u32 = 1_000;
+const LIMIT_MAX: u32 = 10_000;
+const WAIT_MAX_MS: u64 = 60 * 1000;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct EventsQuery {
+    #[serde(default)]
+    after: i64,
+    limit: Option<u32>,
+    /// Where there is nothing new yet: wait this long for it.
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+pub(super) async fn list(
+    State(app): Shared,
+    caller: Caller,
+    ids: Ids,
+    Query(query): Query<EventsQuery>,
+) -> Answer<Json<Events>> {
+    let (who, id) = (caller.operator, ids.session()?);
+    let limit = query.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
+    let after = query.after;
+    let look = move |db: &rusqlite::Connection| {
+        visible(db, who, Verb::Read, id)?;
+        events::after(db, id, after, limit)
+    };
+    let epoch = app.epoch;
+    let patience = Duration::from_millis(query.wait_ms.min(WAIT_MAX_MS));
+    let some = app.until(move |db| look(db).map(|found| (!found.is_empty()).then_some(found)));
+    let events = if patience.is_zero() {
+        app.store.read(look).await?
+    } else {
+        match tokio::time::timeout(patience, some).await {
+            Ok(found) => found?,
+            Err(_elapsed) => Vec::new(),
+        }
+    };
+    Ok(Json(Events { epoch, events }))
+}

@@ -1,0 +1,57 @@
+//! The daemon itself.
+
+use super::Shared;
+use super::caller::Caller;
+use super::error::Answer;
+use super::extract::Small;
+use crate::access::{Admission, Operator};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use wire::api::{Ready, Shutdown, Versions};
+use wire::supervisor::{ShutdownAnswer, SupervisorRequest};
+use wire::{ErrorCode, WireError};
+
+pub(super) async fn healthz() -> Json<Value> {
+    Json(json!({ "status": "ok" }))
+}
+
+pub(super) async fn readyz(State(app): Shared) -> (StatusCode, Json<Ready>) {
+    let storage = *app.store.healthy().borrow();
+    let supervisor = app.link.peek().is_some();
+    let ready = storage && supervisor;
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(Ready { ready, storage, supervisor }))
+}
+
+pub(super) async fn versions(State(app): Shared) -> Json<Versions> {
+    let link = app.link.peek();
+    Json(Versions {
+        build: env!("CARGO_PKG_VERSION").to_owned(),
+        proto: wire::PROTO,
+        supervisor: link.as_ref().map(|link| link.build.to_string()),
+        pid: std::process::id().try_into().unwrap_or(0),
+        supervisor_pid: link.map(|link| link.pid),
+        epoch: app.epoch,
+    })
+}
+
+pub(super) async fn shutdown(
+    State(app): Shared,
+    caller: Caller,
+    Small(body): Small<Shutdown>,
+) -> Answer<Json<ShutdownAnswer>> {
+    if !may_stop(app.admission, caller.operator) {
+        let words = "Only root stops the daemons of a shared host.";
+        return Err(WireError::new(ErrorCode::Forbidden, words).into());
+    }
+    let link = app.link.current()?;
+    let request = SupervisorRequest::Shutdown { cages: body.cages };
+    let reply = link.request(&request, Vec::new()).await.map_err(WireError::from)?;
+    Ok(Json(reply.typed()?))
+}
+
+fn may_stop(admission: Admission, operator: Operator) -> bool {
+    operator.uid == 0 || admission == Admission::Only(operator.uid)
+}

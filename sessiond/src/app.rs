@@ -1,0 +1,46 @@
+//! What every request needs: the store, the link, and who we are.
+
+use crate::access::Admission;
+use crate::store::{Result, Store};
+use crate::supervisor_link::SupervisorLink;
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+/// Cages whose scrollback is fetched at the same time.
+const FILING: usize = 2;
+
+#[derive(Debug)]
+pub struct App {
+    pub store: Store,
+    pub link: SupervisorLink,
+    pub epoch: i64,
+    pub admission: Admission,
+    pub filing: Semaphore,
+}
+
+impl App {
+    #[must_use]
+    pub fn new(store: Store, link: SupervisorLink, epoch: i64, admission: Admission) -> Self {
+        Self { store, link, epoch, admission, filing: Semaphore::new(FILING) }
+    }
+
+    /// Looks again with every commit until `look` finds what it looks for.
+    ///
+    /// # Errors
+    /// What `look` says.
+    pub async fn until<T: Send + 'static>(
+        &self,
+        look: impl Fn(&Connection) -> Result<Option<T>> + Clone + Send + 'static,
+    ) -> Result<T> {
+        let mut changes = self.store.changes();
+        loop {
+            changes.mark_unchanged();
+            if let Some(found) = self.store.read(look.clone()).await? {
+                return Ok(found);
+            }
+            if changes.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! From arguments to a running daemon.
+
+use crate::access::Admission;
+use crate::app::App;
+use crate::keeper::Keeper;
+use crate::store::Store;
+use crate::supervisor_link::SupervisorLink;
+use crate::{api, epoch, serve, sys};
+use anyhow::{Context, bail};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::{Uid, User};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use wire::dirs::Dirs;
+
+const USAGE: &str = "usage: mews-sessiond --listen-fd N (the supervisor starts it)";
+/// The user that the daemon has of its own on a shared host.
+const SYSTEM_USER: &str = "mews";
+
+/// Runs until a signal asks for the end.
+///
+/// # Errors
+/// Wrong arguments, root, or the database cannot be opened.
+pub fn run(arguments: impl Iterator<Item = String>) -> anyhow::Result<()> {
+    let listener = listen_fd(arguments)?;
+    log_to_stderr();
+    let own = Uid::effective();
+    if own.is_root() {
+        bail!("mews-sessiond does not run as root; mews-supervisor starts it as a user of its own");
+    }
+    let dirs = Dirs::resolve(own.as_raw(), |name| std::env::var(name).ok());
+    raise_descriptor_limit();
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(8)
+        .build()
+        .context("runtime")?
+        .block_on(serve_until_told(&dirs, listener, own))
+}
+
+async fn serve_until_told(dirs: &Dirs, listener: OwnedFd, own: Uid) -> anyhow::Result<()> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let database = dirs.database();
+    make_folder(&database)?;
+    let store =
+        Store::open(&database).with_context(|| format!("the database {}", database.display()))?;
+    let epoch = store.write(epoch::next).await.context("the database")?;
+    let (current, link) = watch::channel(None);
+    let admission = admission(dirs, own);
+    let app = Arc::new(App::new(store, SupervisorLink::new(link), epoch, admission));
+    let kept = listener.try_clone().context("the listener")?;
+    let socket = std::os::unix::net::UnixListener::from(listener);
+    socket.set_nonblocking(true).context("the listener")?;
+    let socket = UnixListener::from_std(socket).context("the listener")?;
+    let keeper =
+        Keeper { app: Arc::clone(&app), socket: dirs.supervisor_socket(), listener: kept, current };
+    tracing::info!(epoch, ?admission, "sessiond");
+    tokio::select! {
+        () = keeper.run() => {}
+        () = serve::serve(socket, api::router(Arc::clone(&app))) => {}
+        _ = terminated.recv() => tracing::info!("told to end"),
+        _ = interrupted.recv() => tracing::info!("interrupted"),
+    }
+    Ok(())
+}
+
+fn listen_fd(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<OwnedFd> {
+    let (Some(flag), Some(number), None) = (arguments.next(), arguments.next(), arguments.next())
+    else {
+        bail!(USAGE);
+    };
+    if flag != "--listen-fd" {
+        bail!(USAGE);
+    }
+    let number = number.parse().context(USAGE)?;
+    let fd = sys::inherited(number).with_context(|| format!("descriptor {number}"))?;
+    fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).context("the listener")?;
+    Ok(fd)
+}
+
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("MEWS_LOG")
+        .unwrap_or_else(|_unset| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+}
+
+/// Whom we serve follows from whose run folder it is: root's on a shared host, else our own.
+fn admission(dirs: &Dirs, own: Uid) -> Admission {
+    let owner = fs::metadata(&dirs.run).map(|meta| meta.uid());
+    if owner.is_ok_and(|uid| uid == own.as_raw()) {
+        return Admission::Only(own.as_raw());
+    }
+    match User::from_uid(own) {
+        Ok(Some(user)) if user.name == SYSTEM_USER => Admission::Everyone,
+        Ok(_) | Err(_) => Admission::Root,
+    }
+}
+
+/// In system mode the supervisor has made it before; a user's own is ours to make.
+fn make_folder(database: &Path) -> anyhow::Result<()> {
+    let folder = database.parent().context("the database has no folder")?;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.with_context(|| format!("the folder {}", folder.display()))
+}
+
+/// A connection a viewer, a descriptor or two each: 1024 is soon too few.
+fn raise_descriptor_limit() {
+    if let Ok((_soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::debug!(%error, "descriptor limit");
+    }
+}

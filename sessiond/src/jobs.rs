@@ -1,0 +1,363 @@
+//! Starting commands: a run in a new cage, and one more command in a living one.
+//!
+//! Row, then effect, then acknowledgement. Each goes on to its end in a task of its own, also
+//! when the client that asked has gone.
+
+use crate::access::{self, Verb};
+use crate::api::caller::Caller;
+use crate::app::App;
+use crate::clock::now_ms;
+use crate::ledger::{self, Told};
+use crate::session::state::{self, Room};
+use crate::store::requests::{self, RequestKey};
+use crate::store::sessions::{self, SessionRow};
+use crate::store::{Result, cages, ptys, runs};
+use crate::supervisor_link::{Connection, RequestError, unavailable};
+use rusqlite::Connection as Database;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::api::{JobRequest, PtyView, RunKind, RunState, RunView, Started};
+use wire::supervisor::{Phase, Spawned, SupervisorRequest};
+use wire::{
+    ARGV_BYTES_MAX, CageId, ENV_BYTES_MAX, ErrorCode, ExecSpec, PolicySource, PtyId, RunId,
+    SessionId, SpawnSpec, WireError,
+};
+
+/// How long a start may be undecided (its link broke under way) before we say so.
+const DECIDED: Duration = Duration::from_secs(15);
+
+/// The ids of what a start makes: in the rows before anything is asked of the supervisor.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Made {
+    session: SessionId,
+    run: RunId,
+    cage: CageId,
+    pty: PtyId,
+}
+
+enum Begun {
+    New(SessionRow),
+    /// The same `client_request_id` came before.
+    Again(Made),
+}
+
+/// Starts a run.
+///
+/// # Errors
+/// What is wrong with the request, the session's state, or what the supervisor says.
+pub async fn start(
+    app: Arc<App>,
+    caller: Caller,
+    session: SessionId,
+    job: JobRequest,
+) -> Result<Started, WireError> {
+    check(&job.exec)?;
+    if job.kind == RunKind::Agent {
+        return Err(WireError::new(
+            ErrorCode::ValidationFailed,
+            "A run of kind 'agent' starts with a message; a command is a 'job' or a 'shell'.",
+        ));
+    }
+    let link = app.link.current()?;
+    in_background(start_on(app, caller, link, session, job)).await
+}
+
+async fn start_on(
+    app: Arc<App>,
+    caller: Caller,
+    link: Connection,
+    session: SessionId,
+    job: JobRequest,
+) -> Result<Started, WireError> {
+    let made = Made { session, run: RunId::new(), cage: CageId::new(), pty: PtyId::new() };
+    let (row, operator) = (job.clone(), caller.operator);
+    let begun = app
+        .store
+        .write(move |db| begin(db, operator, made, &row))
+        .await
+        .map_err(WireError::from)?;
+    let row = match begun {
+        Begun::Again(earlier) => return decided(&app, earlier).await,
+        Begun::New(row) => row,
+    };
+    let spec = SpawnSpec {
+        session,
+        run: made.run,
+        cage: made.cage,
+        pty: made.pty,
+        name: row.name,
+        policy: job.policy,
+        overrides: job.overrides,
+        workspace: row.folder.into(),
+        exec: job.exec,
+    };
+    match spawn(&caller, &link, &spec).await {
+        Ok(spawned) => {
+            app.store.write(move |db| went(db, made, &spawned)).await.map_err(WireError::from)?;
+            decided(&app, made).await
+        }
+        Err(RequestError::Refused(error)) => {
+            let told = error.clone();
+            app.store
+                .write(move |db| ledger::cage_failed(db, made.cage, &told, now_ms()))
+                .await
+                .map_err(WireError::from)?;
+            Err(error)
+        }
+        Err(RequestError::NotSent) => {
+            app.store
+                .write(move |db| ledger::cage_failed(db, made.cage, &unavailable(), now_ms()))
+                .await
+                .map_err(WireError::from)?;
+            Err(unavailable())
+        }
+        // It may live: the next reconciliation knows.
+        Err(RequestError::Lost) => decided(&app, made).await,
+    }
+}
+
+/// The rows of a run that is about to start.
+fn begin(db: &Database, who: access::Operator, made: Made, job: &JobRequest) -> Result<Begun> {
+    let now = now_ms();
+    let session = sessions::get(db, made.session)?.ok_or_else(|| access::not_found("session"))?;
+    access::may(who, Verb::Change, session.uid, "session")?;
+    let key = job.client_request_id.clone().map(|key| RequestKey {
+        uid: who.uid,
+        scope: format!("jobs:{}", made.session),
+        key,
+    });
+    if let Some(key) = &key {
+        if let Some(earlier) = requests::made(db, key, now)? {
+            return Ok(Begun::Again(earlier));
+        }
+        requests::remember(db, key, &made, now)?;
+    }
+    ledger::move_session(db, session.id, state::Event::Command(Room::Free), now)?;
+    let argv: Vec<String> = job.exec.argv.iter().map(wire::Arg::lossy).collect();
+    runs::insert(db, &new_run(made, job, argv.clone(), now))?;
+    cages::insert(db, made.cage, made.session, made.run)?;
+    ptys::insert(
+        db,
+        &new_pty(made.session, made.cage, made.pty, (argv.clone(), job.exec.tty, true)),
+    )?;
+    sessions::touch(db, session.id, now)?;
+    let data = json!({ "kind": job.kind, "argv": argv, "cage": made.cage, "pty": made.pty });
+    let told = Told { kind: "run.created", data, at_ms: now };
+    ledger::note(db, made.session, Some(made.run), told)?;
+    Ok(Begun::New(session))
+}
+
+fn new_run(made: Made, job: &JobRequest, argv: Vec<String>, now: i64) -> RunView {
+    RunView {
+        id: made.run,
+        session: made.session,
+        kind: job.kind,
+        state: RunState::Pending,
+        argv,
+        policy: match &job.policy {
+            PolicySource::Name(name) => name.clone(),
+            PolicySource::File { path, .. } => path.clone(),
+        },
+        created_at_ms: now,
+        started_at_ms: None,
+        ended_at_ms: None,
+        exit: None,
+        error: None,
+    }
+}
+
+fn new_pty(
+    session: SessionId,
+    cage: CageId,
+    id: PtyId,
+    form: (Vec<String>, Option<wire::Size>, bool),
+) -> PtyView {
+    let (argv, size, main) = form;
+    PtyView {
+        id,
+        cage,
+        session,
+        argv,
+        tty: size.is_some(),
+        main,
+        size,
+        viewers: 0,
+        started_at_ms: None,
+        ended_at_ms: None,
+        exit: None,
+        bytes: None,
+    }
+}
+
+async fn spawn(
+    caller: &Caller,
+    link: &Connection,
+    spec: &SpawnSpec,
+) -> Result<Spawned, RequestError> {
+    let fds = vec![caller.authority().map_err(RequestError::Refused)?, memfd("spawn", spec)?];
+    let reply = link.request(&SupervisorRequest::Spawn { cage: spec.cage }, fds).await?;
+    reply.typed().map_err(RequestError::Refused)
+}
+
+/// The supervisor's answer; its events may have told the same before, or more.
+fn went(db: &Database, made: Made, spawned: &Spawned) -> Result<()> {
+    let now = now_ms();
+    cages::set_plan(db, made.cage, &spawned.plan_hash)?;
+    cages::set_enforced(db, made.cage, &spawned.enforced)?;
+    cages::set_started(db, made.cage, None, now)?;
+    ledger::run_started(db, made.run, now)
+}
+
+/// Waits until a start has succeeded or failed, and says which.
+async fn decided(app: &App, made: Made) -> Result<Started, WireError> {
+    let outcome = app.until(move |db| {
+        let Some(run) = runs::get(db, made.run)? else {
+            return Ok(Some(Err(access::not_found("run"))));
+        };
+        if run.state == RunState::Pending {
+            return Ok(None);
+        }
+        if let Some(error) = run.error {
+            return Ok(Some(Err(error)));
+        }
+        if run.started_at_ms.is_none() {
+            return Ok(Some(Err(never_started())));
+        }
+        started(db, made).map(|started| Some(Ok(started)))
+    });
+    match tokio::time::timeout(DECIDED, outcome).await {
+        Ok(outcome) => outcome?,
+        Err(_elapsed) => Err(unavailable()),
+    }
+}
+
+fn never_started() -> WireError {
+    WireError::new(
+        ErrorCode::SupervisorUnavailable,
+        "The daemons were restarted before the command began; nothing ran. Type it again.",
+    )
+}
+
+fn started(db: &Database, made: Made) -> Result<Started> {
+    let session = sessions::get(db, made.session)?.ok_or_else(|| access::not_found("session"))?;
+    let cage = cages::bare(db, made.cage)?.ok_or_else(|| access::not_found("cage"))?;
+    Ok(Started {
+        session: made.session,
+        name: session.name,
+        run: made.run,
+        cage: made.cage,
+        pty: made.pty,
+        enforced: cage.enforced,
+    })
+}
+
+/// One more command in a living cage.
+///
+/// # Errors
+/// What is wrong with the request, the cage has ended, or what the supervisor says.
+pub async fn exec(
+    app: Arc<App>,
+    caller: Caller,
+    place: (SessionId, CageId),
+    exec: ExecSpec,
+) -> Result<Started, WireError> {
+    check(&exec)?;
+    let link = app.link.current()?;
+    in_background(exec_on(app, caller, link, place, exec)).await
+}
+
+async fn exec_on(
+    app: Arc<App>,
+    caller: Caller,
+    link: Connection,
+    place: (SessionId, CageId),
+    exec: ExecSpec,
+) -> Result<Started, WireError> {
+    let (operator, pty) = (caller.operator, PtyId::new());
+    let argv: Vec<String> = exec.argv.iter().map(wire::Arg::lossy).collect();
+    let size = exec.tty;
+    let begun = app.store.write(move |db| {
+        let (session, id) = place;
+        let cage = living_cage(db, operator, place)?;
+        ptys::insert(db, &new_pty(session, id, pty, (argv, size, false)))?;
+        sessions::touch(db, session, now_ms())?;
+        Ok(Made { session, run: cage, cage: id, pty })
+    });
+    let made = begun.await.map_err(WireError::from)?;
+    let fds = vec![caller.authority()?, memfd("exec", &exec).map_err(WireError::from)?];
+    let request = SupervisorRequest::Exec { cage: made.cage, pty };
+    match link.request(&request, fds).await {
+        Ok(_done) => app.store.read(move |db| started(db, made)).await.map_err(WireError::from),
+        Err(error) => {
+            // What may have started stays in the rows: its events or the snapshot tell its end.
+            if !matches!(error, RequestError::Lost) {
+                let removed = app.store.write(move |db| ptys::delete(db, pty)).await;
+                removed.map_err(WireError::from)?;
+            }
+            Err(error.into())
+        }
+    }
+}
+
+/// The run of a cage in which something can be started.
+fn living_cage(db: &Database, who: access::Operator, place: (SessionId, CageId)) -> Result<RunId> {
+    let (session, id) = place;
+    let owner = sessions::get(db, session)?.ok_or_else(|| access::not_found("session"))?;
+    access::may(who, Verb::Change, owner.uid, "session")?;
+    let cage = cages::bare(db, id)?.filter(|cage| cage.session == session);
+    let cage = cage.ok_or_else(|| access::not_found("cage"))?;
+    if matches!(cage.phase, Phase::Ending | Phase::Gone) {
+        let gone = WireError::new(ErrorCode::Gone, "This cage has ended; start a new run.");
+        return Err(gone.with(json!({ "exit": cage.exit })).into());
+    }
+    Ok(cage.run)
+}
+
+fn check(exec: &ExecSpec) -> Result<(), WireError> {
+    if exec.argv.first().is_none_or(|program| program.as_bytes().is_empty()) {
+        return Err(WireError::new(
+            ErrorCode::ValidationFailed,
+            "There is no command: 'exec.argv' needs a program as its first part.",
+        ));
+    }
+    let argv: usize = exec.argv.iter().map(|arg| arg.as_bytes().len() + 1).sum();
+    let env: usize =
+        exec.env.iter().map(|(k, v)| k.as_bytes().len() + v.as_bytes().len() + 2).sum();
+    for (what, bytes, max) in
+        [("command line", argv, ARGV_BYTES_MAX), ("environment", env, ENV_BYTES_MAX)]
+    {
+        if bytes > max {
+            return Err(WireError::new(
+                ErrorCode::PayloadTooLarge,
+                format!("The {what} has {bytes} bytes; at most {max} are taken. Use a file."),
+            ));
+        }
+    }
+    let has_nul = |arg: &wire::Arg| arg.as_bytes().contains(&0);
+    let pairs = exec.env.iter().flat_map(|(key, value)| [key, value]);
+    if exec.argv.iter().chain(pairs).chain(&exec.cwd).any(has_nul) {
+        return Err(WireError::new(
+            ErrorCode::ValidationFailed,
+            "Arguments, environment and folder cannot hold a NUL byte.",
+        ));
+    }
+    Ok(())
+}
+
+fn memfd(name: &str, spec: &impl Serialize) -> Result<OwnedFd, RequestError> {
+    let internal = |why: String| RequestError::Refused(WireError::new(ErrorCode::Internal, why));
+    let bytes = serde_json::to_vec(spec).map_err(|error| internal(error.to_string()))?;
+    link::memfd::sealed(name, &bytes).map_err(|error| internal(format!("memfd: {error}")))
+}
+
+/// A client that goes away must not stop what it has begun.
+async fn in_background<T: Send + 'static>(
+    work: impl Future<Output = Result<T, WireError>> + Send + 'static,
+) -> Result<T, WireError> {
+    tokio::spawn(work).await.unwrap_or_else(|error| {
+        Err(WireError::new(ErrorCode::Internal, format!("the task of this request: {error}")))
+    })
+}

@@ -1,0 +1,98 @@
+//! The accept loop: who is it, then HTTP/1.1 with upgrades, one task a connection.
+
+use crate::access::Operator;
+use crate::api::caller::Caller;
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+use tower::ServiceExt;
+
+/// Connections of one operator at a time: one that hoards them stops only itself.
+const CONNECTIONS_OF_ONE: usize = 256;
+/// A request's head must be whole by then; an idle connection ends then.
+const HEAD_DUE: Duration = Duration::from_secs(30);
+const HEADERS_MAX: usize = 64;
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// No descriptors left: those who are here must end first.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+
+type Counts = Arc<Mutex<HashMap<u32, usize>>>;
+
+/// Serves until it is dropped.
+pub async fn serve(listener: UnixListener, router: Router) {
+    let counts = Counts::default();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _address)) => match admit(stream, &counts) {
+                Ok((stream, caller, turn)) => {
+                    tokio::spawn(connection(stream, caller, turn, router.clone()));
+                }
+                Err(error) => tracing::debug!(%error, "a connection is not served"),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "accept");
+                tokio::time::sleep(EXHAUSTED_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One connection counted; given back when it ends or is handed down.
+struct Turn {
+    uid: u32,
+    counts: Counts,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.uid) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.uid);
+            }
+        }
+    }
+}
+
+fn admit(stream: UnixStream, counts: &Counts) -> io::Result<(UnixStream, Caller, Turn)> {
+    let uid = link::Peer::of(&stream)?.uid;
+    {
+        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(uid).or_insert(0);
+        if *count >= CONNECTIONS_OF_ONE {
+            return Err(io::Error::other(format!("uid {uid} has too many connections")));
+        }
+        *count += 1;
+    }
+    let turn = Turn { uid, counts: Arc::clone(counts) };
+    let caller = Caller::new(Operator { uid }, link::peer::duplicate(&stream)?);
+    Ok((stream, caller, turn))
+}
+
+async fn connection(stream: UnixStream, caller: Caller, turn: Turn, router: Router) {
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(caller.clone());
+        router.clone().oneshot(request.map(Body::new))
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_DUE)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended early");
+    }
+    drop(turn);
+}
