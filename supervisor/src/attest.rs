@@ -1,0 +1,172 @@
+//! What the supervisor sees itself, by pid and pidfd, before it says `go`. The zygote's own word is
+//! compared with the plan by `cage`; here the kernel is asked, from outside.
+//!
+//! Whatever cannot be read counts as wrong.
+
+use crate::cage::Handles;
+use ::cage::orders::Attestation;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A wall that is not as it should be.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{message}")]
+pub(crate) struct Mismatch {
+    pub(crate) wall: &'static str,
+    pub(crate) message: String,
+}
+
+/// What must hold of pid 1.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) pid: i32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) ptys_max: u32,
+    pub(crate) attestation: &'a Attestation,
+}
+
+/// Checks pid 1 of a cage from outside.
+///
+/// # Errors
+/// The first wall that is not there.
+pub(crate) fn check(wanted: &Wanted<'_>, handles: &Handles) -> Result<(), Mismatch> {
+    let proc = format!("/proc/{}", wanted.pid);
+    let read = |name: &str, wall| {
+        std::fs::read_to_string(format!("{proc}/{name}"))
+            .map_err(|e| Mismatch { wall, message: format!("{name} of pid 1 is unreadable: {e}") })
+    };
+    id_map(&read("uid_map", "userns")?, wanted.uid)?;
+    id_map(&read("gid_map", "userns")?, wanted.gid)?;
+    status_uid(&read("status", "userns")?, wanted.uid)?;
+    namespaces(Path::new(&proc), &wanted.attestation.namespaces)?;
+    devpts(&read("mountinfo", "ptys")?, wanted.ptys_max)?;
+    if let Some(cgroup) = &handles.cgroup
+        && !cgroup.is_absent()
+        && !cgroup.contains(wanted.pid)
+    {
+        return Err(wrong("cgroup", "pid 1 is not in the cage's cgroup"));
+    }
+    // Still the same process: then everything above was read of it.
+    if !handles.init.as_ref().is_some_and(|init| init.is_alive()) {
+        return Err(wrong("init", "pid 1 ended while it was looked at"));
+    }
+    Ok(())
+}
+
+fn wrong(wall: &'static str, message: impl Into<String>) -> Mismatch {
+    Mismatch { wall, message: message.into() }
+}
+
+/// One line, `UID UID 1`: one id, and no other number for it inside.
+fn id_map(text: &str, id: u32) -> Result<(), Mismatch> {
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    let id = id.to_string();
+    if fields == [id.as_str(), id.as_str(), "1"] {
+        return Ok(());
+    }
+    Err(wrong("userns", format!("the id map is '{}', wanted '{id} {id} 1'", fields.join(" "))))
+}
+
+/// All four uids as seen from outside.
+fn status_uid(status: &str, uid: u32) -> Result<(), Mismatch> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    let uid = uid.to_string();
+    let mut uids = line.split_whitespace();
+    if line.split_whitespace().count() == 4 && uids.all(|field| field == uid) {
+        return Ok(());
+    }
+    Err(wrong("userns", format!("pid 1 runs as{line}, wanted {uid}")))
+}
+
+/// Every namespace differs from ours and is the one that the zygote names.
+fn namespaces(proc: &Path, attested: &BTreeMap<String, u64>) -> Result<(), Mismatch> {
+    for name in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"] {
+        let theirs = inode(&proc.join("ns").join(name))?;
+        let ours = inode(&Path::new("/proc/self/ns").join(name))?;
+        if theirs == ours {
+            return Err(wrong("namespaces", format!("the {name} namespace is the host's")));
+        }
+        if attested.get(name) != Some(&theirs) {
+            let words = format!("the {name} namespace is not the one that was attested");
+            return Err(wrong("namespaces", words));
+        }
+    }
+    Ok(())
+}
+
+/// The number in `mnt:[4026531841]`.
+fn inode(link: &Path) -> Result<u64, Mismatch> {
+    let text = std::fs::read_link(link)
+        .map_err(|e| wrong("namespaces", format!("{} is unreadable: {e}", link.display())))?;
+    let text = text.to_string_lossy();
+    let number = text.split_once(":[").and_then(|(_name, rest)| rest.strip_suffix(']'));
+    number
+        .and_then(|n| n.parse().ok())
+        .ok_or_else(|| wrong("namespaces", format!("'{text}' is no namespace")))
+}
+
+/// The cage's own devpts holds at most `max` terminals: the host's pool is shared otherwise.
+fn devpts(mountinfo: &str, max: u32) -> Result<(), Mismatch> {
+    let option = format!("max={max}");
+    let mut found = false;
+    for line in mountinfo.lines() {
+        let Some((_place, rest)) = line.split_once(" - ") else { continue };
+        let mut fields = rest.split_whitespace();
+        if fields.next() != Some("devpts") {
+            continue;
+        }
+        found = true;
+        if !fields
+            .next_back()
+            .is_some_and(|super_options| super_options.split(',').any(|o| o == option))
+        {
+            return Err(wrong("ptys", format!("the cage's devpts is not limited to {option}")));
+        }
+    }
+    if found { Ok(()) } else { Err(wrong("ptys", "the cage has no devpts of its own")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_final_map_of_one_id_will_do() {
+        for (map, good) in [
+            ("  64001  64001  1\n", true),
+            ("", false),
+            ("0 64001 1\n", false),
+            ("64001 64001 2\n", false),
+            ("64001 64001 1\n0 0 1\n", false),
+        ] {
+            assert_eq!(id_map(map, 64001).is_ok(), good, "{map}");
+        }
+    }
+
+    #[test]
+    fn all_four_uids_count() {
+        assert!(status_uid("Name:\tx\nUid:\t5\t5\t5\t5\n", 5).is_ok());
+        for bad in ["Uid:\t5\t0\t5\t5\n", "Uid:\t5\t5\t5\n", "", "Uid:\n"] {
+            assert!(status_uid(bad, 5).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_devpts_must_be_limited() {
+        let line = |options: &str| {
+            format!("7 1 0:9 / /dev/pts rw,nosuid - devpts devpts rw,mode=620,{options}\n")
+        };
+        assert!(devpts(&line("ptmxmode=666,max=16"), 16).is_ok());
+        assert!(devpts(&line("ptmxmode=666"), 16).is_err());
+        assert!(devpts(&line("max=160"), 16).is_err());
+        assert!(devpts(&(line("max=16") + &line("max=4")), 16).is_err());
+        assert!(devpts("7 1 0:9 / / rw - tmpfs tmpfs rw\n", 16).is_err());
+    }
+
+    #[test]
+    fn our_own_namespaces_are_refused() {
+        let result = namespaces(Path::new("/proc/self"), &BTreeMap::new());
+        assert_eq!(result.unwrap_err().wall, "namespaces");
+    }
+}

@@ -1,0 +1,194 @@
+//! From `go` to nothing left: the one task that moves a cage on.
+//!
+//! ```text
+//! exited (broker tells)  ─┐
+//! broker lost (link ends) ─┴─▶ pid 1 reaped, monitor gone, cgroup empty ─▶ gone ─▶ broker ends
+//! ```
+
+use super::Cage;
+use super::phase::Moment;
+use super::record::Process;
+use crate::launch;
+use crate::supervisor::Supervisor;
+use link::PidFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::Receiver;
+use wire::broker::{BrokerNotice, BrokerRequest, BrokerState};
+use wire::{Cause, EventBody, Exit, Usage, control};
+
+/// After pid 1 is dead the broker has this long to tell the exit; it drains for 250 ms at most.
+const TELL_DEADLINE: Duration = Duration::from_secs(10);
+/// After SIGKILL to every process of a cgroup, the kernel has this long to empty it.
+const EMPTY_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Drives one cage to its end. `notices` end with the broker's link.
+pub(crate) async fn run(
+    supervisor: Rc<Supervisor>,
+    cage: Rc<Cage>,
+    notices: Receiver<BrokerNotice>,
+) {
+    run_adopted(supervisor, cage, notices, None).await;
+}
+
+/// The same for a cage that was found; its broker may have told the exit to an earlier supervisor.
+pub(crate) async fn run_adopted(
+    supervisor: Rc<Supervisor>,
+    cage: Rc<Cage>,
+    mut notices: Receiver<BrokerNotice>,
+    state: Option<BrokerState>,
+) {
+    let told = match state.and_then(|state| state.exit) {
+        Some(exit) => Some(exit),
+        None => exit_told(&cage, &mut notices).await,
+    };
+    cage.step(Moment::Ending);
+    match told {
+        Some(exit) => {
+            remember_terminals(&cage).await;
+            cage.update(|record| record.exit = Some(exit));
+        }
+        None => broker_lost(&cage).await,
+    }
+    emptied(&cage).await;
+    announce_gone(&supervisor, &cage);
+    let end = cage.handles().broker.clone();
+    if let (Some(handle), Some(process)) = (end, cage.record().broker) {
+        launch::ended(&handle, process.pid).await;
+    }
+    cage.set_broker(None);
+    supervisor.remove_run_files(cage.id);
+}
+
+/// The broker's word on the exit, or `None` when it is lost. Notices that tell nothing new pass.
+async fn exit_told(cage: &Cage, notices: &mut Receiver<BrokerNotice>) -> Option<Exit> {
+    let init = cage.handles().init.clone();
+    let deadline = async {
+        if let Some(init) = &init {
+            launch::wait_for(init).await;
+        }
+        tokio::time::sleep(TELL_DEADLINE).await;
+    };
+    tokio::pin!(deadline);
+    loop {
+        let notice = tokio::select! {
+            notice = notices.recv() => notice,
+            () = &mut deadline => {
+                tracing::warn!(cage = %cage.id, "the cage is dead and its broker tells no exit");
+                None
+            }
+        };
+        match notice {
+            Some(BrokerNotice::Exited { exit }) => return Some(exit),
+            Some(BrokerNotice::Failed { wall, message }) => {
+                tracing::warn!(cage = %cage.id, wall, message, "a broker failed after go");
+            }
+            Some(BrokerNotice::Attested { .. } | BrokerNotice::Event { .. }) => {}
+            None => return None,
+        }
+    }
+}
+
+/// Terminals as they ended, for lists after the broker is gone.
+async fn remember_terminals(cage: &Cage) {
+    let Ok(broker) = cage.broker() else { return };
+    let asked = broker.call(&BrokerRequest::State, &[]);
+    let Ok(Ok((state, _fds))) = tokio::time::timeout(TELL_DEADLINE, asked).await else { return };
+    if let Ok(state) = control::typed::<BrokerState>(state) {
+        cage.learn_broker_seq(state.seq);
+        cage.update(|record| record.ptys = state.ptys);
+    }
+}
+
+/// The broker died, or hangs, or speaks nonsense: its cage ends with it.
+pub(crate) async fn broker_lost(cage: &Cage) {
+    if let Some(broker) = cage.handles().broker.clone() {
+        // ESRCH: it is dead already.
+        let _dead = broker.signal(libc::SIGKILL);
+        launch::wait_for(&broker).await;
+    }
+    kill_now(cage);
+    if let Some(newest) = cage.broker_events().last().map(|event| event.seq) {
+        cage.learn_broker_seq(newest);
+    }
+    let on_disk = cage.exit_on_disk();
+    let exit = on_disk.clone().unwrap_or_else(|| lost_exit(cage.ending()));
+    // The broker's own event is in its file whenever its exit.json is there or about to be; sessiond
+    // takes whichever comes first.
+    if !cage.broker_events().iter().any(|event| event.kind == "cage.exited") {
+        cage.tell_end(&EventBody::CageExited { exit: exit.clone() });
+    }
+    cage.update(|record| record.exit = Some(exit));
+}
+
+fn lost_exit(ending: Option<Cause>) -> Exit {
+    Exit {
+        code: None,
+        signal: Some(9),
+        core: false,
+        cause: ending.unwrap_or(Cause::BrokerLost),
+        message: Some("the cage's broker died; the cage was killed".to_owned()),
+        usage: Usage::default(),
+    }
+}
+
+/// SIGKILL to everything, once: by cgroup where there is one, and to pid 1, whose death takes the
+/// rest of its namespace with it.
+pub(crate) fn kill_now(cage: &Cage) {
+    let handles = cage.handles();
+    if let Some(cgroup) = handles.cgroup.as_ref().filter(|cgroup| !cgroup.is_absent())
+        && let Err(error) = cgroup.kill()
+    {
+        tracing::warn!(cage = %cage.id, %error, "the cgroup could not be killed at once");
+    }
+    if let Some(init) = &handles.init {
+        // ESRCH: it is dead already.
+        let _dead = init.signal(libc::SIGKILL);
+    }
+}
+
+/// Returns when pid 1 is reaped (its namespace is empty then) and the cgroup is empty.
+pub(crate) async fn emptied(cage: &Cage) {
+    let (init, cgroup) = {
+        let handles = cage.handles();
+        (handles.init.clone(), handles.cgroup.clone())
+    };
+    if let Some(init) = init {
+        launch::wait_for(&init).await;
+    }
+    let Some(cgroup) = cgroup.filter(|cgroup| !cgroup.is_absent()) else { return };
+    for member in cgroup.members() {
+        // bwrap's monitor ends by itself when pid 1 has; whatever else is there gets the signal below.
+        if let Ok(handle) = PidFd::open(member) {
+            let _late = tokio::time::timeout(EMPTY_DEADLINE, launch::wait_for(&handle)).await;
+        }
+    }
+    if !cgroup.is_empty()
+        && let Err(error) = cgroup.kill_all(Instant::now() + EMPTY_DEADLINE)
+    {
+        tracing::error!(cage = %cage.id, %error, "the cgroup does not get empty");
+    }
+}
+
+/// The end in the records, then in the events, then the groups; in this order, so that a death in
+/// between is found and finished by the next start.
+pub(crate) fn announce_gone(supervisor: &Supervisor, cage: &Cage) {
+    cage.tell_end(&EventBody::CageGone {});
+    cage.update(|record| {
+        record.gone = true;
+        record.cgroup = None;
+    });
+    supervisor.save(cage);
+    if let Some(cgroup) = cage.handles().cgroup.clone()
+        && let Err(error) = cgroup.remove()
+    {
+        tracing::warn!(cage = %cage.id, %error, "a cgroup is left");
+    }
+    cage.step(Moment::Emptied);
+}
+
+/// A process that can be waited for, from its record.
+pub(crate) fn handle_of(process: Option<Process>) -> Option<Rc<PidFd>> {
+    let process = process?;
+    PidFd::open_same(process.pid, process.start_time).ok().map(Rc::new)
+}

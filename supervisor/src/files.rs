@@ -1,0 +1,147 @@
+//! Reading what a broker wrote, as hostile input; writing files that must be whole.
+//!
+//! A broker is of the cage's uid and may be taken over: it can put links, FIFOs, devices, huge
+//! files and hard links of other people's files into its folder. So: descriptor-relative, never
+//! following a link, never blocking, regular files of the cage's own uid only, size-capped.
+
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// Largest `exit.json` and other small record.
+pub(crate) const RECORD_BYTES_MAX: u64 = 64 << 10;
+/// Largest file of events that is read back.
+pub(crate) const EVENTS_BYTES_MAX: u64 = 64 << 20;
+/// Largest recording or scrollback that is handed out.
+pub(crate) const STORE_BYTES_MAX: u64 = 1 << 30;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    #[error("{name} is not there")]
+    Missing { name: String },
+    #[error("{name} is not a regular file of its cage")]
+    Foreign { name: String },
+    #[error("{name} is larger than {max} bytes")]
+    TooLarge { name: String, max: u64 },
+    #[error("{name} cannot be read: {source}")]
+    Io { name: String, source: io::Error },
+}
+
+/// A folder, opened without following a link at its end.
+pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
+    Ok(open(path, flags, Mode::empty())?)
+}
+
+/// A regular file of `uid` directly in `folder`, for reading.
+pub(crate) fn open_hostile(
+    folder: &impl AsFd,
+    name: &str,
+    uid: u32,
+    bytes_max: u64,
+) -> Result<File, FileError> {
+    let failed = |source| FileError::Io { name: name.to_owned(), source };
+    let foreign = || FileError::Foreign { name: name.to_owned() };
+    if name.contains('/') || name.starts_with('.') {
+        return Err(foreign());
+    }
+    let flags = OFlag::O_RDONLY
+        | OFlag::O_NOFOLLOW
+        | OFlag::O_NONBLOCK
+        | OFlag::O_CLOEXEC
+        | OFlag::O_NOCTTY;
+    let file = match openat(folder, name, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        Err(nix::Error::ENOENT) => return Err(FileError::Missing { name: name.to_owned() }),
+        Err(nix::Error::ELOOP | nix::Error::ENXIO) => return Err(foreign()),
+        Err(errno) => return Err(failed(errno.into())),
+    };
+    let stat = fstat(&file).map_err(|errno| failed(errno.into()))?;
+    let kind = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
+    if kind != SFlag::S_IFREG || stat.st_uid != uid || stat.st_nlink != 1 {
+        return Err(foreign());
+    }
+    if u64::try_from(stat.st_size).unwrap_or(u64::MAX) > bytes_max {
+        return Err(FileError::TooLarge { name: name.to_owned(), max: bytes_max });
+    }
+    Ok(file)
+}
+
+/// All of such a file. It may grow while we read: the cap holds all the same.
+pub(crate) fn read_hostile(
+    folder: &impl AsFd,
+    name: &str,
+    uid: u32,
+    bytes_max: u64,
+) -> Result<Vec<u8>, FileError> {
+    let file = open_hostile(folder, name, uid, bytes_max)?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max)
+        .read_to_end(&mut bytes)
+        .map_err(|source| FileError::Io { name: name.to_owned(), source })?;
+    Ok(bytes)
+}
+
+/// Whole or not at all, for readers of the name. No fsync: what these files promise to survive is
+/// the death of a daemon, not of the machine.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file = File::create(&temporary)?;
+    file.write_all(bytes)?;
+    std::fs::rename(&temporary, path)
+}
+
+/// Removes a file or a tree that may be gone already. Never follows a link.
+pub(crate) fn remove_any(path: &Path) -> io::Result<()> {
+    let gone = |result: io::Result<()>| match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => gone(std::fs::remove_dir_all(path)),
+        Ok(_file) => gone(std::fs::remove_file(path)),
+        Err(error) => gone(Err(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_the_cage_within_the_cap_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let uid = nix::unistd::geteuid().as_raw();
+        std::fs::write(path("good"), b"hello").unwrap();
+        std::fs::write(path("linked"), b"x").unwrap();
+        std::fs::hard_link(path("linked"), path("hard")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", path("soft")).unwrap();
+        nix::unistd::mkfifo(&path("fifo"), Mode::from_bits_truncate(0o600)).unwrap();
+        std::fs::create_dir(path("folder")).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        let fd = open_folder(folder.path()).unwrap();
+        assert_eq!(read_hostile(&fd, "good", uid, 5).unwrap(), b"hello");
+        assert!(matches!(read_hostile(&fd, "good", uid, 4), Err(FileError::TooLarge { .. })));
+        assert!(matches!(read_hostile(&fd, "none", uid, 9), Err(FileError::Missing { .. })));
+        assert!(matches!(read_hostile(&fd, "good", uid + 1, 9), Err(FileError::Foreign { .. })));
+        for name in ["hard", "soft", "fifo", "folder", "socket", "../good", ".."] {
+            let result = read_hostile(&fd, name, uid, 1 << 20);
+            assert!(matches!(result, Err(FileError::Foreign { .. })), "{name}: {result:?}");
+        }
+    }
+
+    #[test]
+    fn removing_what_is_gone_is_fine() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        remove_any(&path).unwrap();
+        std::fs::create_dir_all(path.join("b")).unwrap();
+        write_whole(&path.join("b/c"), b"1").unwrap();
+        remove_any(&path).unwrap();
+        assert!(!path.exists());
+    }
+}

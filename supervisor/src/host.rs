@@ -1,0 +1,184 @@
+//! Where and as whom this supervisor works: folders, mode, uids.
+
+use crate::uids::{Range, RangeError};
+use nix::unistd::{Gid, Uid, User, chown, geteuid};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use wire::dirs::Dirs;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HostError {
+    #[error("{}: {source}", path.display())]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("{} belongs to uid {owner}; mews will not use it. Remove it, or set MEWS_RUN_DIR", path.display())]
+    Foreign { path: PathBuf, owner: u32 },
+    #[error(transparent)]
+    Range(#[from] RangeError),
+    #[error(
+        "root lacks the capability {0}, which starting cages needs. Start mews as an ordinary user, or give the container this capability"
+    )]
+    Capability(&'static str),
+    #[error("user database: {0}")]
+    Users(nix::Error),
+}
+
+/// Root that may give its cages uids of their own, or an ordinary user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Root(Range),
+    User,
+}
+
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) dirs: Dirs,
+    /// Persistent homes; a one-shot shares them with the daemons.
+    pub(crate) homes: PathBuf,
+    pub(crate) mode: Mode,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) one_shot: bool,
+    pub(crate) sessiond: Ids,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// What root needs for the chain, and what for (SECURITY.md).
+const CAPABILITIES: [(caps::Capability, &str); 6] = [
+    (caps::Capability::CAP_CHOWN, "CAP_CHOWN"),
+    (caps::Capability::CAP_SETUID, "CAP_SETUID"),
+    (caps::Capability::CAP_SETGID, "CAP_SETGID"),
+    (caps::Capability::CAP_SETPCAP, "CAP_SETPCAP"),
+    (caps::Capability::CAP_SYS_ADMIN, "CAP_SYS_ADMIN"),
+    (caps::Capability::CAP_KILL, "CAP_KILL"),
+];
+
+impl Host {
+    pub(crate) fn find(one_shot: bool) -> Result<Self, HostError> {
+        let uid = geteuid().as_raw();
+        let mut dirs = Dirs::resolve(uid, |name| std::env::var(name).ok());
+        let homes = dirs.homes();
+        let mode = mode_of(uid)?;
+        let gid = nix::unistd::getegid().as_raw();
+        let sessiond = match mode {
+            Mode::Root(range) => sessiond_ids(range)?,
+            Mode::User => Ids { uid, gid },
+        };
+        if one_shot {
+            // Its own folders: a daemon that starts meanwhile must not take its cages over.
+            let name = format!("one-shot-{}", std::process::id());
+            dirs.run.push(&name);
+            dirs.state.push(&name);
+        }
+        Ok(Self { dirs, homes, mode, uid, gid, one_shot, sessiond })
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        matches!(self.mode, Mode::Root(_))
+    }
+
+    /// Makes the folders that are not there, with the modes of PROTOCOL.md 2.
+    pub(crate) fn make_folders(&self) -> Result<(), HostError> {
+        let open = if self.is_root() { 0o711 } else { 0o700 };
+        let dirs = &self.dirs;
+        if self.one_shot {
+            for path in [&dirs.run, &dirs.state] {
+                make(path.parent().unwrap_or(path), open, self.uid)?;
+            }
+        }
+        for (path, mode) in [
+            (dirs.run.clone(), open),
+            (dirs.sup_run(), 0o700),
+            (dirs.mnt(), open),
+            (dirs.state.clone(), open),
+            (dirs.sup_state(), 0o700),
+            (dirs.cages(), open),
+        ] {
+            make(&path, mode, self.uid)?;
+        }
+        if !self.one_shot {
+            let db = dirs.state.join("db");
+            make_for(&db, 0o700, self.sessiond)?;
+        }
+        Ok(())
+    }
+
+    /// `<state>/homes/<uid>/<name>`, made if it is not there.
+    pub(crate) fn make_home(&self, path: &Path, owner: u32) -> Result<(), HostError> {
+        let Some(of_operator) = path.parent() else { return Ok(()) };
+        let open = if self.is_root() { 0o711 } else { 0o700 };
+        make(&self.homes, open, self.uid)?;
+        let ids = Ids { uid: owner, gid: if owner == self.uid { self.gid } else { owner } };
+        make_for(of_operator, 0o700, ids)?;
+        make_for(path, 0o700, ids)
+    }
+}
+
+fn mode_of(uid: u32) -> Result<Mode, HostError> {
+    if uid != 0 {
+        return Ok(Mode::User);
+    }
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let range = match Range::of(&map) {
+        Ok(range) => range,
+        Err(RangeError::NothingElse) => {
+            tracing::warn!("only uid 0 is mapped here: working as for an ordinary user");
+            return Ok(Mode::User);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    for (capability, name) in CAPABILITIES {
+        let has = caps::has_cap(None, caps::CapSet::Effective, capability).unwrap_or(false);
+        if !has {
+            return Err(HostError::Capability(name));
+        }
+    }
+    Ok(Mode::Root(range))
+}
+
+/// User `mews`, else the first uid of our range.
+fn sessiond_ids(range: Range) -> Result<Ids, HostError> {
+    Ok(match User::from_name("mews").map_err(HostError::Users)? {
+        Some(user) if !user.uid.is_root() => Ids { uid: user.uid.as_raw(), gid: user.gid.as_raw() },
+        Some(_) | None => Ids { uid: range.first, gid: range.first },
+    })
+}
+
+fn make_for(path: &Path, mode: u32, ids: Ids) -> Result<(), HostError> {
+    let failed = |source| HostError::Folder { path: path.to_owned(), source };
+    if !path.exists() {
+        make(path, mode, geteuid().as_raw())?;
+        let (uid, gid) = (Uid::from_raw(ids.uid), Gid::from_raw(ids.gid));
+        chown(path, Some(uid), Some(gid)).map_err(|errno| failed(errno.into()))?;
+    }
+    check(path, ids.uid)
+}
+
+fn make(path: &Path, mode: u32, owner: u32) -> Result<(), HostError> {
+    let failed = |source| HostError::Folder { path: path.to_owned(), source };
+    match std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
+    }
+    check(path, owner)?;
+    let permissions = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(path, permissions).map_err(failed)
+}
+
+/// A folder, no link, of the right owner: the fallback below /tmp may have been made by anybody.
+fn check(path: &Path, owner: u32) -> Result<(), HostError> {
+    let failed = |source| HostError::Folder { path: path.to_owned(), source };
+    let meta = std::fs::symlink_metadata(path).map_err(failed)?;
+    if !meta.is_dir() {
+        return Err(failed(io::ErrorKind::NotADirectory.into()));
+    }
+    if meta.uid() != owner {
+        return Err(HostError::Foreign { path: path.to_owned(), owner: meta.uid() });
+    }
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! What the supervisor does for others, as one table: request, who, phase, once, handler.
+//!
+//! A request whose verb is not here closes the connection it came on. Everything else that is wrong
+//! with a request is answered and changes nothing.
+
+use crate::cage::Cage;
+use crate::host::Mode;
+use crate::requests as handle;
+use crate::supervisor::Supervisor;
+use link::Peer;
+use serde_json::{Value, json};
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use wire::supervisor::{Phase, SupervisorRequest};
+use wire::{CageId, ErrorCode, WireError, control};
+
+/// An answer: a value, and descriptors beside it.
+pub(crate) type Reply = Result<(Value, Vec<OwnedFd>), WireError>;
+type Handler = fn(Rc<Supervisor>, Call) -> Pin<Box<dyn Future<Output = Reply>>>;
+
+/// Who may ask, beside having the link (whose peer was checked when it was made).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// An operator whose own open connection comes with the request, first of its descriptors. For
+    /// a cage: its operator, or root.
+    Operator,
+    /// The same; where no connection comes, sessiond itself, for a cage that has ended.
+    OperatorOrAfterEnd,
+    /// sessiond itself.
+    Link,
+}
+
+/// What must be known of the cage that the request names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// It names none.
+    NoCage,
+    /// It names one that is not there yet.
+    Unknown,
+    /// It is known, living or ended.
+    Known,
+    /// It runs; `ending` and `gone` are refused.
+    Running,
+    /// It has ended.
+    Ended,
+}
+
+/// How often the request may succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Times {
+    OncePerCage,
+    Any,
+}
+
+pub(crate) struct Permit {
+    pub(crate) verb: &'static str,
+    pub(crate) who: Who,
+    pub(crate) when: When,
+    pub(crate) times: Times,
+    /// Descriptors beside the request, the authority not counted.
+    pub(crate) fds: usize,
+    handler: Handler,
+}
+
+macro_rules! permit {
+    ($verb:literal, $who:ident, $when:ident, $times:ident, $fds:literal, $handler:path) => {
+        Permit {
+            verb: $verb,
+            who: Who::$who,
+            when: When::$when,
+            times: Times::$times,
+            fds: $fds,
+            handler: |supervisor, call| Box::pin($handler(supervisor, call)),
+        }
+    };
+}
+
+#[rustfmt::skip]
+pub(crate) const TABLE: [Permit; 15] = [
+    //      request       who                 phase    once         fds  handler
+    permit!("spawn",      Operator,           Unknown, OncePerCage, 1,   handle::spawn),
+    permit!("dry_run",    Operator,           NoCage,  Any,         1,   handle::dry_run),
+    permit!("exec",       Operator,           Running, Any,         1,   handle::exec),
+    permit!("attach",     Operator,           Known,   Any,         2,   handle::attach),
+    permit!("input",      Operator,           Running, Any,         1,   handle::input),
+    permit!("resize",     Operator,           Running, Any,         0,   handle::pass),
+    permit!("signal",     Operator,           Running, Any,         0,   handle::pass),
+    permit!("kill",       Operator,           Known,   Any,         0,   handle::kill),
+    permit!("end",        Operator,           Known,   Any,         0,   handle::end),
+    permit!("plan",       Operator,           Known,   Any,         0,   handle::plan),
+    permit!("scrollback", OperatorOrAfterEnd, Known,   Any,         0,   handle::scrollback),
+    permit!("list",       Link,               NoCage,  Any,         0,   handle::list),
+    permit!("ack",        Link,               Known,   Any,         0,   handle::ack),
+    permit!("forget",     Link,               Ended,   OncePerCage, 0,   handle::forget),
+    permit!("shutdown",   Link,               NoCage,  Any,         0,   handle::shutdown),
+];
+
+/// A request that passed the table.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) request: SupervisorRequest,
+    /// Who asks, for the requests of operators.
+    pub(crate) operator: Option<Peer>,
+    /// The cage that it names, if it is known.
+    pub(crate) cage: Option<Rc<Cage>>,
+    /// Without the authority.
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+impl Call {
+    pub(crate) fn cage(&self) -> Result<Rc<Cage>, WireError> {
+        self.cage.clone().ok_or_else(no_cage)
+    }
+
+    pub(crate) fn take_fd(&mut self) -> Result<OwnedFd, WireError> {
+        if self.fds.is_empty() {
+            return Err(WireError::new(ErrorCode::BadRequest, "a descriptor is missing"));
+        }
+        Ok(self.fds.remove(0))
+    }
+}
+
+/// The request is outside the table: the connection is to be closed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outside(pub(crate) String);
+
+/// The row for a request, by its verb.
+pub(crate) fn find(body: &Value) -> Result<&'static Permit, Outside> {
+    let verb = body.get("verb").and_then(Value::as_str).unwrap_or_default();
+    TABLE.iter().find(|permit| permit.verb == verb).ok_or_else(|| Outside(verb.to_owned()))
+}
+
+impl Permit {
+    /// Checks everything that the row says, then does it.
+    pub(crate) async fn run(
+        &self,
+        supervisor: Rc<Supervisor>,
+        body: Value,
+        fds: Vec<OwnedFd>,
+    ) -> Reply {
+        let id = cage_of(&body)?;
+        let call = self.check(&supervisor, id, body, fds)?;
+        let (Times::OncePerCage, Some(id)) = (self.times, id) else {
+            return (self.handler)(supervisor, call).await;
+        };
+        let claim = (id, self.verb);
+        if !supervisor.claims.borrow_mut().insert(claim) {
+            let words = format!("{} is being done already, or is done", self.verb);
+            return Err(WireError::new(ErrorCode::Conflict, words));
+        }
+        let reply = (self.handler)(Rc::clone(&supervisor), call).await;
+        if reply.is_err() {
+            supervisor.claims.borrow_mut().remove(&claim);
+        }
+        reply
+    }
+
+    fn check(
+        &self,
+        supervisor: &Supervisor,
+        id: Option<CageId>,
+        body: Value,
+        mut fds: Vec<OwnedFd>,
+    ) -> Result<Call, WireError> {
+        let request: SupervisorRequest = control::typed(body)?;
+        let cage = id.and_then(|id| supervisor.find(id));
+        let ended = cage.as_ref().is_some_and(|cage| cage.phase() == Phase::Gone);
+        let operator = match self.who {
+            Who::Link => None,
+            Who::OperatorOrAfterEnd if fds.is_empty() && ended => None,
+            Who::Operator | Who::OperatorOrAfterEnd => Some(authority(supervisor, &mut fds)?),
+        };
+        if fds.len() != self.fds {
+            let words = format!("{} wants {} descriptors, got {}", self.verb, self.fds, fds.len());
+            return Err(WireError::new(ErrorCode::BadRequest, words));
+        }
+        if let (Some(cage), Some(peer)) = (&cage, operator)
+            && peer.uid != 0
+            && peer.uid != cage.operator()
+        {
+            return Err(no_cage());
+        }
+        self.check_phase(cage.as_deref())?;
+        Ok(Call { request, operator, cage, fds })
+    }
+
+    fn check_phase(&self, cage: Option<&Cage>) -> Result<(), WireError> {
+        let phase = cage.map(Cage::phase);
+        match (self.when, phase) {
+            (When::NoCage, _) | (When::Unknown, None) | (When::Known, Some(_)) => Ok(()),
+            (When::Running, Some(Phase::Running | Phase::Suspended)) => Ok(()),
+            (When::Ended, Some(Phase::Gone)) => Ok(()),
+            (When::Unknown, Some(_)) => {
+                Err(WireError::new(ErrorCode::Conflict, "there is a cage of this id already"))
+            }
+            (When::Known | When::Running | When::Ended, None) => Err(no_cage()),
+            (When::Running, Some(Phase::Starting)) => {
+                Err(WireError::new(ErrorCode::Conflict, "the cage is still being built; try again"))
+            }
+            (When::Running, Some(Phase::Ending | Phase::Gone)) => Err(WireError::new(
+                ErrorCode::Gone,
+                "the cage has ended; `mews logs` shows what it printed",
+            )),
+            (
+                When::Ended,
+                Some(Phase::Starting | Phase::Running | Phase::Suspended | Phase::Ending),
+            ) => Err(WireError::new(
+                ErrorCode::Conflict,
+                "the cage still lives; end it first with `mews kill`",
+            )),
+        }
+    }
+}
+
+fn cage_of(body: &Value) -> Result<Option<CageId>, WireError> {
+    body.get("cage").map(|id| control::typed(id.clone())).transpose()
+}
+
+/// Who asks, from the operator's own connection: as it was made, and still open.
+fn authority(supervisor: &Supervisor, fds: &mut Vec<OwnedFd>) -> Result<Peer, WireError> {
+    if fds.is_empty() {
+        return Err(WireError::new(ErrorCode::Forbidden, "no operator's connection came with it"));
+    }
+    let socket = fds.remove(0);
+    let peer = Peer::of(&socket).map_err(|error| {
+        WireError::new(ErrorCode::Forbidden, format!("not an operator's connection: {error}"))
+    })?;
+    if crate::sys::has_hung_up(std::os::fd::AsFd::as_fd(&socket)) {
+        let words = "the operator's connection is closed: nobody is there to ask for this";
+        return Err(WireError::new(ErrorCode::Forbidden, words));
+    }
+    match supervisor.host.mode {
+        Mode::Root(_) if peer.uid != 0 => Err(WireError::new(
+            ErrorCode::Forbidden,
+            format!(
+                "this mews was started by root and serves root alone, not uid {}. Start your own: \
+                 unset MEWS_RUN_DIR and MEWS_STATE_DIR, then `mews run`",
+                peer.uid
+            ),
+        )
+        .with(json!({ "uid": peer.uid }))),
+        Mode::User if peer.uid != 0 && peer.uid != supervisor.host.uid => Err(WireError::new(
+            ErrorCode::Forbidden,
+            format!("this mews belongs to uid {}. Start your own: `mews run`", supervisor.host.uid),
+        )),
+        Mode::Root(_) | Mode::User => Ok(peer),
+    }
+}
+
+fn no_cage() -> WireError {
+    WireError::new(ErrorCode::NotFound, "there is no such cage; `mews ls` lists yours")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write as _;
+
+    /// Reviewers read the difference of this text.
+    #[test]
+    fn the_table() {
+        let mut text = String::new();
+        for row in &TABLE {
+            let Permit { verb, who, when, times, fds, handler: _ } = row;
+            writeln!(text, "{verb} · {who:?} · {when:?} · {times:?} · {fds}").unwrap();
+        }
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/src/permit.golden");
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(golden, &text).unwrap();
+        }
+        assert_eq!(text, std::fs::read_to_string(golden).unwrap());
+    }
+
+    #[test]
+    fn every_request_of_the_protocol_has_one_row_and_nothing_else_has() {
+        let mut verbs: Vec<&str> = TABLE.iter().map(|row| row.verb).collect();
+        verbs.sort_unstable();
+        verbs.dedup();
+        assert_eq!(verbs.len(), TABLE.len());
+        for body in [json!({}), json!({"verb": "suspend"}), json!({"verb": 3}), json!([])] {
+            assert!(find(&body).is_err(), "{body}");
+        }
+        // A verb that the protocol does not know would fail here for another reason than its fields.
+        for verb in verbs {
+            let parsed = control::typed::<SupervisorRequest>(json!({ "verb": verb }));
+            let unknown = parsed.err().is_some_and(|e| e.message.contains("unknown variant"));
+            assert!(!unknown, "{verb}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What an earlier supervisor left: records, run folders, cgroups. Compared with what lives, never
+//! guessed.
+//!
+//! | the record says | and | then |
+//! | --- | --- | --- |
+//! | gone | – | keep its files for lists and logs until it is forgotten |
+//! | went | its broker lives | adopt it |
+//! | went | its broker is dead | kill what is left, write the exit that nobody wrote |
+//! | not went | – | nothing ran: kill what is left, say that it failed |
+//!
+//! A cgroup or run folder of a cage without a record does not exist: the record is written first and
+//! removed last.
+
+use crate::broker_link::BrokerLink;
+use crate::cage::phase::Moment;
+use crate::cage::record::Record;
+use crate::cage::{Cage, driver};
+use crate::files;
+use crate::launch;
+use crate::outbox::Journal;
+use crate::supervisor::Supervisor;
+use ::cage::cgroup::{self, CageCgroup};
+use ::cage::plan::CagePlan;
+use link::Packets;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+use wire::broker::{BrokerRequest, BrokerState};
+use wire::supervisor::Phase;
+use wire::{Cause, EventBody, Exit, control};
+
+/// A living broker answers at once; one that does not in this time is lost.
+const ADOPT_DEADLINE: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Keep,
+    Adopt,
+    /// It ran, and nobody is there to tell how it ended.
+    Bury,
+    /// It never ran.
+    Discard,
+}
+
+fn fate(record: &Record, broker_lives: bool) -> Fate {
+    match (record.gone, record.went, broker_lives) {
+        (true, _, _) => Fate::Keep,
+        (false, true, true) => Fate::Adopt,
+        (false, true, false) => Fate::Bury,
+        (false, false, _) => Fate::Discard,
+    }
+}
+
+/// Takes over everything that is there. Adopted cages are driven on; the rest is brought to its end
+/// before this returns.
+///
+/// # Errors
+/// The folder of records cannot be read.
+pub(crate) async fn run(supervisor: &Rc<Supervisor>) -> io::Result<()> {
+    let records = Record::load_all(&supervisor.host.dirs.sup_state())?;
+    let mut cgroups = cgroup::scan(&supervisor.layout);
+    for record in records {
+        let id = record.cage;
+        if let Some(uids) = supervisor.uids.borrow_mut().as_mut() {
+            uids.adopt(record.uid);
+        }
+        let found = cgroups.iter().position(|(cage, _group)| *cage == id);
+        let group = found.map(|index| cgroups.swap_remove(index).1);
+        if let Err(error) = take_over(supervisor, record, group).await {
+            tracing::error!(cage = %id, %error, "a cage of an earlier supervisor is unreadable");
+        }
+    }
+    Ok(())
+}
+
+async fn take_over(
+    supervisor: &Rc<Supervisor>,
+    record: Record,
+    group: Option<CageCgroup>,
+) -> io::Result<()> {
+    let broker = driver::handle_of(record.broker);
+    let fate = fate(&record, broker.is_some());
+    let cage = open(supervisor, record, group, broker)?;
+    supervisor.add(Rc::clone(&cage));
+    tracing::info!(cage = %cage.id, ?fate, "found");
+    match fate {
+        Fate::Keep => keep(supervisor, &cage).await,
+        Fate::Adopt => {
+            if !adopt(supervisor, &cage).await {
+                bury(supervisor, &cage).await;
+            }
+        }
+        Fate::Bury => bury(supervisor, &cage).await,
+        Fate::Discard => discard(supervisor, &cage).await,
+    }
+    Ok(())
+}
+
+fn open(
+    supervisor: &Supervisor,
+    record: Record,
+    group: Option<CageCgroup>,
+    broker: Option<Rc<link::PidFd>>,
+) -> io::Result<Rc<Cage>> {
+    let phase = match (record.gone, record.went) {
+        (true, _) => Phase::Gone,
+        (false, true) => Phase::Running,
+        (false, false) => Phase::Starting,
+    };
+    let id = record.cage;
+    let path = supervisor.cage_folder(id);
+    if !path.exists() {
+        // It died before it made the folder: an empty one stands in, so that there is one shape.
+        std::fs::create_dir(&path)?;
+    }
+    let folder = files::open_folder(&path)?;
+    let journal = Journal::open(&supervisor.journal_path(id), id)?;
+    let init = driver::handle_of(record.init);
+    let cgroup = group.or_else(|| record.cgroup.as_ref().map(CageCgroup::reopen));
+    let cage = Cage::new(record, phase, journal, folder, Rc::clone(&supervisor.dirty));
+    cage.set_handles(|handles| {
+        handles.broker = broker;
+        handles.init = init;
+        handles.cgroup = cgroup.map(Rc::new);
+    });
+    if let Ok(bytes) = std::fs::read(supervisor.plan_path(id))
+        && let Ok(plan) = serde_json::from_slice::<CagePlan>(&bytes)
+    {
+        cage.set_plan(Rc::new(plan));
+    }
+    if let Some(last) = cage.broker_events().last() {
+        cage.learn_broker_seq(last.seq);
+    }
+    Ok(cage)
+}
+
+/// Its broker may still serve viewers, or wait for an acknowledgement.
+async fn keep(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
+    let (Some(handle), Some(process)) = (cage.handles().broker.clone(), cage.record().broker)
+    else {
+        supervisor.remove_run_files(cage.id);
+        return;
+    };
+    let notices = connect(supervisor, cage).await;
+    let (supervisor, cage) = (Rc::clone(supervisor), Rc::clone(cage));
+    tokio::task::spawn_local(async move {
+        launch::ended(&handle, process.pid).await;
+        drop(notices);
+        cage.set_broker(None);
+        supervisor.remove_run_files(cage.id);
+    });
+}
+
+/// False: its broker does not answer.
+async fn adopt(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) -> bool {
+    let Some(notices) = connect(supervisor, cage).await else { return false };
+    cage.tell_end(&EventBody::CageAdopted {});
+    let state = ask_state(cage).await;
+    let driver = driver::run_adopted(Rc::clone(supervisor), Rc::clone(cage), notices, state);
+    tokio::task::spawn_local(driver);
+    true
+}
+
+async fn connect(
+    supervisor: &Supervisor,
+    cage: &Rc<Cage>,
+) -> Option<tokio::sync::mpsc::Receiver<wire::broker::BrokerNotice>> {
+    let packets = Packets::connect(&supervisor.socket_path(cage.id)).ok()?;
+    let opened = BrokerLink::open(packets, cage.listener());
+    let (link, notices) = tokio::time::timeout(ADOPT_DEADLINE, opened).await.ok()?.ok()?;
+    cage.set_broker(Some(link));
+    Some(notices)
+}
+
+async fn ask_state(cage: &Cage) -> Option<BrokerState> {
+    let broker = cage.broker().ok()?;
+    let asked = broker.call(&BrokerRequest::State, &[]);
+    let (value, _fds) = tokio::time::timeout(ADOPT_DEADLINE, asked).await.ok()?.ok()?;
+    let state: BrokerState = control::typed(value).ok()?;
+    cage.learn_broker_seq(state.seq);
+    cage.update(|record| record.ptys.clone_from(&state.ptys));
+    Some(state)
+}
+
+async fn bury(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
+    cage.step(Moment::Ending);
+    driver::broker_lost(cage).await;
+    driver::emptied(cage).await;
+    driver::announce_gone(supervisor, cage);
+    supervisor.remove_run_files(cage.id);
+}
+
+async fn discard(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
+    cage.step(Moment::Ending);
+    let handles = (cage.handles().broker.clone(), cage.record().broker);
+    if let (Some(broker), Some(process)) = handles {
+        // ESRCH: the end of its tether was the end of it.
+        let _dead = broker.signal(libc::SIGKILL);
+        launch::ended(&broker, process.pid).await;
+    }
+    driver::kill_now(cage);
+    driver::emptied(cage).await;
+    let message = "the supervisor died while the cage was built; nothing ran".to_owned();
+    if !cage.has_told("cage.failed") {
+        let (wall, message) = ("supervisor".to_owned(), message.clone());
+        cage.tell_end(&EventBody::CageFailed { wall, message });
+    }
+    cage.update(|record| {
+        record.exit = Some(Exit::not_started(125, Cause::CageSetup, message));
+    });
+    driver::announce_gone(supervisor, cage);
+    supervisor.remove_run_files(cage.id);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{CageId, Enforced, RunId, SessionId};
+
+    #[test]
+    fn fates() {
+        let record = |gone, went| Record {
+            wire: wire::PROTO,
+            cage: CageId::new(),
+            session: SessionId::new(),
+            run: RunId::new(),
+            operator: 0,
+            uid: 1,
+            name: String::new(),
+            policy: String::new(),
+            plan_hash: String::new(),
+            started_at_ms: 0,
+            enforced: Enforced::default(),
+            cgroup: None,
+            broker: None,
+            init: None,
+            went,
+            gone,
+            exit: None,
+            ptys: Vec::new(),
+        };
+        for (gone, went, lives, want) in [
+            (true, true, true, Fate::Keep),
+            (true, false, false, Fate::Keep),
+            (false, true, true, Fate::Adopt),
+            (false, true, false, Fate::Bury),
+            (false, false, true, Fate::Discard),
+            (false, false, false, Fate::Discard),
+        ] {
+            assert_eq!(fate(&record(gone, went), lives), want, "{gone} {went} {lives}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The handlers of the permit table; each gets a [`Call`] that passed it.
+
+use crate::cage::Cage;
+use crate::ending;
+use crate::files;
+use crate::permit::{Call, Reply};
+use crate::spawn::recipe;
+use crate::supervisor::{Stop, Supervisor};
+use link::memfd;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use wire::broker::{BrokerExec, BrokerRequest, BrokerState};
+use wire::supervisor::{CageState, Phase, ShutdownAnswer, ShutdownCages, SupervisorRequest};
+use wire::{
+    ARGV_BYTES_MAX, ENV_BYTES_MAX, ErrorCode, ExecSpec, PtyId, ScrollbackForm, SpawnSpec,
+    WireError, control,
+};
+
+/// Argv, environment and the little beside them; JSON may write a byte as four.
+const SPEC_BYTES_MAX: usize = 4 * (ARGV_BYTES_MAX + ENV_BYTES_MAX) + (256 << 10);
+
+pub(crate) async fn spawn(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
+    let spec: SpawnSpec = read_json(call.take_fd()?)?;
+    let SupervisorRequest::Spawn { cage } = call.request else { return Err(mixed_up()) };
+    if spec.cage != cage {
+        return Err(WireError::new(ErrorCode::BadRequest, "the spawn names two cages"));
+    }
+    let peer = call.operator.ok_or_else(mixed_up)?;
+    let spawned = recipe(supervisor, spec, peer).await?;
+    Ok((control::value(&spawned)?, Vec::new()))
+}
+
+pub(crate) async fn dry_run(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
+    let spec: SpawnSpec = read_json(call.take_fd()?)?;
+    let peer = call.operator.ok_or_else(mixed_up)?;
+    let uid = if supervisor.host.is_root() { supervisor.host.sessiond.uid } else { peer.uid };
+    let plan = crate::spawn::plan_for(&supervisor, &spec, peer, uid)?;
+    Ok((Value::Null, vec![write_json(&plan)?]))
+}
+
+pub(crate) async fn exec(_supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
+    let spec: ExecSpec = read_json(call.take_fd()?)?;
+    let SupervisorRequest::Exec { pty, .. } = call.request else { return Err(mixed_up()) };
+    let cage = call.cage()?;
+    let plan = cage.plan().ok_or_else(|| {
+        WireError::new(ErrorCode::Conflict, "the cage's plan is lost; it takes no new commands")
+    })?;
+    let exec: BrokerExec = plan.exec(&spec).map_err(WireError::from)?;
+    let fd = write_json(&exec)?;
+    let request = BrokerRequest::Exec { pty, main: false };
+    cage.broker()?.call(&request, &[fd.as_fd()]).await?;
+    Ok((Value::Null, Vec::new()))
+}
+
+/// The viewer's own stream goes down; from then on no daemon is in the path.
+pub(crate) async fn attach(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Attach { pty, options, .. } = call.request.clone() else {
+        return Err(mixed_up());
+    };
+    let request = BrokerRequest::Attach { pty, options };
+    to_broker(&call, &request).await
+}
+
+pub(crate) async fn input(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Input { pty, .. } = call.request else { return Err(mixed_up()) };
+    to_broker(&call, &BrokerRequest::Input { pty }).await
+}
+
+/// Resize and signal: the broker's requests of the same names.
+pub(crate) async fn pass(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let request = match call.request {
+        SupervisorRequest::Resize { pty, size, .. } => BrokerRequest::Resize { pty, size },
+        SupervisorRequest::Signal { pty, signal, .. } if (1..=64).contains(&signal) => {
+            BrokerRequest::Signal { pty, signal }
+        }
+        SupervisorRequest::Signal { signal, .. } => {
+            let words = format!("{signal} is no signal");
+            return Err(WireError::new(ErrorCode::ValidationFailed, words));
+        }
+        SupervisorRequest::Spawn { .. }
+        | SupervisorRequest::DryRun
+        | SupervisorRequest::Exec { .. }
+        | SupervisorRequest::Attach { .. }
+        | SupervisorRequest::Input { .. }
+        | SupervisorRequest::Kill { .. }
+        | SupervisorRequest::End { .. }
+        | SupervisorRequest::Plan { .. }
+        | SupervisorRequest::Scrollback { .. }
+        | SupervisorRequest::List
+        | SupervisorRequest::Ack { .. }
+        | SupervisorRequest::Forget { .. }
+        | SupervisorRequest::Shutdown { .. } => return Err(mixed_up()),
+    };
+    to_broker(&call, &request).await
+}
+
+pub(crate) async fn kill(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Kill { cause, .. } = call.request else { return Err(mixed_up()) };
+    ending::kill(&*call.cage()?, cause).await?;
+    Ok((Value::Null, Vec::new()))
+}
+
+pub(crate) async fn end(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::End { cause, .. } = call.request else { return Err(mixed_up()) };
+    ending::end(&*call.cage()?, cause).await?;
+    Ok((Value::Null, Vec::new()))
+}
+
+pub(crate) async fn plan(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let cage = call.cage()?;
+    let bytes = match cage.plan() {
+        Some(plan) => serde_json::to_vec(&*plan).map_err(internal)?,
+        None => std::fs::read(supervisor.plan_path(cage.id)).map_err(|error| {
+            WireError::new(ErrorCode::NotFound, format!("the cage's plan is not kept: {error}"))
+        })?,
+    };
+    Ok((Value::Null, vec![memfd::sealed("plan", &bytes).map_err(internal)?]))
+}
+
+pub(crate) async fn scrollback(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Scrollback { pty, form, .. } = call.request else {
+        return Err(mixed_up());
+    };
+    let cage = call.cage()?;
+    if let Ok(broker) = cage.broker() {
+        let request = BrokerRequest::Scrollback { pty, form };
+        match broker.call(&request, &[]).await {
+            // It ended while it was asked: its files are there.
+            Err(error) if error.code == ErrorCode::Gone => {}
+            Err(error) => return Err(error),
+            Ok((value, fds)) => return Ok((value, fds)),
+        }
+    }
+    Ok((Value::Null, vec![stored(&cage, pty, form)?]))
+}
+
+/// What an ended cage left on disk.
+fn stored(cage: &Cage, pty: PtyId, form: ScrollbackForm) -> Result<OwnedFd, WireError> {
+    let uid = cage.record().uid;
+    let read = |name: &str| {
+        files::read_hostile(cage.folder(), name, uid, files::STORE_BYTES_MAX).map_err(|error| {
+            let words = format!("nothing is kept of this terminal: {error}");
+            WireError::new(ErrorCode::NotFound, words)
+        })
+    };
+    match form {
+        ScrollbackForm::Rendered => {
+            let name = format!("{pty}.scrollback");
+            files::open_hostile(cage.folder(), &name, uid, files::STORE_BYTES_MAX)
+                .map(OwnedFd::from)
+                .map_err(|error| {
+                    let words = format!("nothing is kept of this terminal: {error}");
+                    WireError::new(ErrorCode::NotFound, words)
+                })
+        }
+        ScrollbackForm::Raw => {
+            let raw = crate::recording::raw(&read(&format!("{pty}.rec"))?);
+            memfd::sealed("raw", &raw).map_err(internal)
+        }
+    }
+}
+
+pub(crate) async fn list(supervisor: Rc<Supervisor>, _call: Call) -> Reply {
+    let mut states = Vec::new();
+    for cage in supervisor.cages() {
+        states.push(fresh_state(&cage).await);
+    }
+    Ok((Value::Null, vec![write_json(&states)?]))
+}
+
+/// With the terminals as the broker sees them now, if it answers soon.
+async fn fresh_state(cage: &Cage) -> CageState {
+    if matches!(cage.phase(), Phase::Running | Phase::Ending)
+        && let Ok(broker) = cage.broker()
+    {
+        let asked = broker.call(&BrokerRequest::State, &[]);
+        let soon = std::time::Duration::from_secs(1);
+        if let Ok(Ok((state, _fds))) = tokio::time::timeout(soon, asked).await
+            && let Ok(state) = control::typed::<BrokerState>(state)
+        {
+            cage.learn_broker_seq(state.seq);
+            cage.update(|record| {
+                record.ptys = state.ptys;
+                if state.exit.is_some() {
+                    record.exit = state.exit;
+                }
+            });
+        }
+    }
+    cage.state()
+}
+
+pub(crate) async fn ack(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Ack { source, seq, .. } = call.request else { return Err(mixed_up()) };
+    let cage = call.cage()?;
+    cage.acknowledge(source, seq);
+    if source == wire::Source::Broker
+        && let Ok(broker) = cage.broker()
+    {
+        // A broker that is gone needs none.
+        let _gone = broker.call(&BrokerRequest::Ack { seq }, &[]).await;
+    }
+    Ok((Value::Null, Vec::new()))
+}
+
+pub(crate) async fn forget(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    supervisor.forget(&*call.cage()?).map_err(internal)?;
+    Ok((Value::Null, Vec::new()))
+}
+
+pub(crate) async fn shutdown(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Shutdown { cages } = call.request else { return Err(mixed_up()) };
+    let living = supervisor.living();
+    match cages {
+        ShutdownCages::Refuse if !living.is_empty() => {
+            let words = format!(
+                "{} cages are running. `mews daemon stop --leave` lets them run on, --kill ends them",
+                living.len()
+            );
+            return Err(WireError::new(ErrorCode::Conflict, words)
+                .with(serde_json::json!({ "living": living.len() })));
+        }
+        ShutdownCages::Kill => {
+            for cage in &living {
+                ending::kill(cage, wire::Cause::Cancelled).await?;
+            }
+        }
+        ShutdownCages::Refuse | ShutdownCages::Leave => {}
+    }
+    let living = u32::try_from(supervisor.living().len()).unwrap_or(u32::MAX);
+    supervisor.stop(Stop::Asked);
+    Ok((control::value(&ShutdownAnswer { living })?, Vec::new()))
+}
+
+async fn to_broker(call: &Call, request: &BrokerRequest) -> Reply {
+    let fds: Vec<BorrowedFd<'_>> = call.fds.iter().map(AsFd::as_fd).collect();
+    let (value, fds) = call.cage()?.broker()?.call(request, &fds).await?;
+    Ok((value, fds))
+}
+
+/// Only memory files are read: anything else (a pipe, a file of FUSE) could make us wait.
+fn read_json<T: DeserializeOwned>(fd: OwnedFd) -> Result<T, WireError> {
+    use nix::fcntl::{FcntlArg, fcntl};
+    if fcntl(&fd, FcntlArg::F_GET_SEALS).is_err() {
+        return Err(WireError::new(ErrorCode::BadRequest, "what came with it is no memory file"));
+    }
+    let bytes = memfd::read(fd, SPEC_BYTES_MAX).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => {
+            WireError::new(ErrorCode::PayloadTooLarge, format!("argv and environment: {error}"))
+        }
+        _other => WireError::new(ErrorCode::BadRequest, format!("the request's file: {error}")),
+    })?;
+    serde_json::from_slice(&bytes)
+        .map_err(|e| WireError::new(ErrorCode::BadRequest, format!("not understood: {e}")))
+}
+
+pub(crate) fn write_json(value: &impl Serialize) -> Result<OwnedFd, WireError> {
+    let bytes = serde_json::to_vec(value).map_err(internal)?;
+    memfd::sealed("mews-json", &bytes).map_err(internal)
+}
+
+fn internal(error: impl std::fmt::Display) -> WireError {
+    WireError::new(ErrorCode::Internal, error.to_string())
+}
+
+/// A handler got another row's request: a mistake in the table.
+fn mixed_up() -> WireError {
+    WireError::new(ErrorCode::Internal, "the permit table names the wrong handler")
+}

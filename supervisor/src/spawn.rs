@@ -1,0 +1,318 @@
+//! From a request to a payload: the numbered recipe.
+//!
+//!  1. Policy, facts and request → plan. Nothing is changed if there is none.
+//!  2. A uid for the cage (root), and the record: from here on whatever is found has an owner.
+//!  3. The broker's folder, the run folder, the plan on disk; event `cage.planned`.
+//!  4. cgroup with limits, read back: before there is a process that could outgrow them.
+//!  5. The listening socket: bound by us in our own folder, so that a later supervisor finds it.
+//!  6. Sources: opened as the operator, cloned, idmapped.
+//!  7. Everything for the child is prepared: memfds, numbers, bwrap's arguments.
+//!  8. Fork; the child drops what it has and becomes the broker (`sys/child.rs`).
+//!  9. The broker's link; it builds the cage up to the gate and sends the zygote's word.
+//! 10. That word against the plan; then our own look at pid 1 from outside.
+//! 11. `go`: the tether may end, the cage needs no supervisor any more.
+//! 12. The first command.
+//!
+//! A failure from 3 on kills and removes what there is, tells `cage.failed` and `cage.gone`, and is
+//! answered with the wall's name: nothing ran.
+
+mod boot;
+mod gate;
+
+use crate::cage::phase::Moment;
+use crate::cage::record::{Process, Record};
+use crate::cage::{Cage, driver};
+use crate::clock;
+use crate::failpoint;
+use crate::files;
+use crate::host::Mode;
+use crate::launch;
+use crate::outbox::Journal;
+use crate::requests::write_json;
+use crate::supervisor::Supervisor;
+use ::cage::cgroup::{CageCgroup, Limits};
+use ::cage::plan::{CagePlan, Operator, RealPaths, Request, Role};
+use ::cage::policy;
+use gate::Gate;
+use link::{Listener, Peer};
+use nix::unistd::{Gid, Uid, User, chown};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use wire::broker::{BrokerExec, BrokerRequest};
+use wire::supervisor::{Phase, Spawned};
+use wire::{Enforced, ErrorCode, EventBody, SpawnSpec, WireError};
+
+/// Why a cage could not be built, by the wall or step that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Failure {
+    pub(crate) wall: String,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(wall: &str, message: impl std::fmt::Display) -> Self {
+        Self { wall: wall.to_owned(), message: message.to_string() }
+    }
+}
+
+impl From<Failure> for WireError {
+    fn from(failure: Failure) -> Self {
+        Self::wall(&failure.wall, format!("the cage could not be built: {failure}"))
+    }
+}
+
+/// Builds a cage and starts its first command.
+pub(crate) async fn recipe(
+    supervisor: Rc<Supervisor>,
+    spec: SpawnSpec,
+    peer: Peer,
+) -> Result<Spawned, WireError> {
+    if supervisor.is_stopping() {
+        return Err(WireError::new(ErrorCode::Conflict, "mews is stopping; it takes no new runs"));
+    }
+    let uid = take_uid(&supervisor, peer)?;
+    // 1. and 2.
+    let prepared = plan_for(&supervisor, &spec, peer, uid)
+        .and_then(|plan| Ok((plan.exec(&spec.exec).map_err(WireError::from)?, plan)))
+        .and_then(|(exec, plan)| {
+            let plan = Rc::new(plan);
+            let cage = register(&supervisor, &spec, peer, uid, &plan).map_err(storage)?;
+            Ok((exec, plan, cage))
+        });
+    let (exec, plan, cage) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            free_uid(&supervisor, uid);
+            return Err(error);
+        }
+    };
+    match build(&supervisor, &cage, &plan, &spec, &exec).await {
+        Ok(spawned) => Ok(spawned),
+        Err(failure) => {
+            abandon(&supervisor, &cage, &failure).await;
+            Err(failure.into())
+        }
+    }
+}
+
+/// Resolves a request as a spawn does.
+///
+/// # Errors
+/// The policy is wrong, or this host cannot enforce it, or a path cannot be lent.
+pub(crate) fn plan_for(
+    supervisor: &Supervisor,
+    spec: &SpawnSpec,
+    peer: Peer,
+    uid: u32,
+) -> Result<CagePlan, WireError> {
+    let dirs = &supervisor.host.dirs;
+    let policy = policy::load(&spec.policy, &[dirs.policies()]).map_err(WireError::from)?;
+    let account = User::from_uid(Uid::from_raw(peer.uid)).ok().flatten();
+    let gid = if supervisor.host.is_root() { uid } else { supervisor.host.gid };
+    let request = Request {
+        operator: Operator {
+            uid: peer.uid,
+            gid: peer.gid,
+            name: account.as_ref().map(|user| user.name.clone()),
+            home: account.map(|user| user.dir),
+        },
+        uid,
+        gid,
+        workspace: PathBuf::from(spec.workspace.to_os_string()),
+        overrides: spec.overrides.clone(),
+        homes: supervisor.host.homes.join(peer.uid.to_string()),
+        never: vec![dirs.run.clone(), dirs.state.clone()],
+        never_write: vec![dirs.config.clone()],
+    };
+    Ok(::cage::plan::resolve(&policy, &supervisor.facts, &request, &RealPaths)?)
+}
+
+fn take_uid(supervisor: &Supervisor, peer: Peer) -> Result<u32, WireError> {
+    match supervisor.uids.borrow_mut().as_mut() {
+        None => Ok(supervisor.host.uid),
+        Some(uids) => uids.take().ok_or_else(|| {
+            let words =
+                format!("no uid is free for a cage of uid {}; `mews rm` old ones", peer.uid);
+            WireError::new(ErrorCode::LimitReached, words)
+        }),
+    }
+}
+
+fn free_uid(supervisor: &Supervisor, uid: u32) {
+    if let Some(uids) = supervisor.uids.borrow_mut().as_mut() {
+        uids.free(uid);
+    }
+}
+
+/// Record, folders and journal: steps 2 and 3.
+fn register(
+    supervisor: &Supervisor,
+    spec: &SpawnSpec,
+    peer: Peer,
+    uid: u32,
+    plan: &Rc<CagePlan>,
+) -> io::Result<Rc<Cage>> {
+    let record = Record {
+        wire: wire::PROTO,
+        cage: spec.cage,
+        session: spec.session,
+        run: spec.run,
+        operator: peer.uid,
+        uid,
+        name: spec.name.clone(),
+        policy: plan.policy.clone(),
+        plan_hash: plan.hash(),
+        started_at_ms: clock::now_ms(),
+        enforced: Enforced::default(),
+        cgroup: None,
+        broker: None,
+        init: None,
+        went: false,
+        gone: false,
+        exit: None,
+        ptys: Vec::new(),
+    };
+    record.save(&supervisor.host.dirs.sup_state())?;
+    let path = supervisor.cage_folder(spec.cage);
+    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+    let folder = files::open_folder(&path)?;
+    if let Mode::Root(_) = supervisor.host.mode {
+        chown(&path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid)))?;
+    }
+    std::fs::DirBuilder::new().mode(0o700).create(supervisor.run_folder(spec.cage))?;
+    std::fs::write(supervisor.plan_path(spec.cage), serde_json::to_vec(&**plan)?)?;
+    let journal = Journal::open(&supervisor.journal_path(spec.cage), spec.cage)?;
+    let dirty = Rc::clone(&supervisor.dirty);
+    let cage = Cage::new(record, Phase::Starting, journal, folder, dirty);
+    cage.set_plan(Rc::clone(plan));
+    supervisor.add(Rc::clone(&cage));
+    cage.tell(&EventBody::CagePlanned {
+        plan_hash: cage.record().plan_hash,
+        policy: plan.policy.clone(),
+        workspace: plan.workspace.inside.clone(),
+    })?;
+    Ok(cage)
+}
+
+fn storage(error: io::Error) -> WireError {
+    let words = format!("the cage's files could not be made: {error}");
+    WireError::new(ErrorCode::StorageUnavailable, words)
+}
+
+/// Steps 4 to 12.
+async fn build(
+    supervisor: &Rc<Supervisor>,
+    cage: &Rc<Cage>,
+    plan: &Rc<CagePlan>,
+    spec: &SpawnSpec,
+    exec: &BrokerExec,
+) -> Result<Spawned, Failure> {
+    make_home(supervisor, cage, plan)?;
+    make_cgroup(supervisor, cage, plan)?;
+    supervisor.save(cage);
+    let listener = Listener::bind(&supervisor.socket_path(cage.id), 0o600)
+        .map_err(|error| Failure::new("socket", error))?;
+    let (prepared, tether, stderr) = boot::prepare(supervisor, cage, plan, spec, listener)?;
+    let mut started = launch::start(prepared).map_err(|error| Failure::new("broker", error))?;
+    cage.update(|record| record.broker = Process::of(started.pid).ok());
+    cage.set_handles(|handles| handles.broker = Some(Rc::clone(&started.handle)));
+    supervisor.save(cage);
+    failpoint::reach("spawn.after_fork");
+    started.executed().await.map_err(|error| Failure::new("broker", error))?;
+    let gate = Gate::open(supervisor, cage, stderr).await?;
+    let (enforced, notices) = gate.pass(supervisor, cage, plan).await?;
+    failpoint::reach("spawn.before_go");
+    go(supervisor, cage).await?;
+    drop(tether);
+    let driver = driver::run(Rc::clone(supervisor), Rc::clone(cage), notices);
+    first_command(cage, spec, exec).await.inspect_err(|_failure| {
+        // The cage went: its driver brings it to its end.
+        driver::kill_now(cage);
+    })?;
+    tokio::task::spawn_local(driver);
+    Ok(Spawned {
+        cage: cage.id,
+        plan_hash: cage.record().plan_hash,
+        enforced,
+        workspace: plan.workspace.inside.clone(),
+    })
+}
+
+fn make_home(supervisor: &Supervisor, cage: &Cage, plan: &CagePlan) -> Result<(), Failure> {
+    for source in plan.sources.iter().filter(|source| source.role == Role::Home) {
+        let made = supervisor.host.make_home(source.host.as_ref(), cage.operator());
+        made.map_err(|error| Failure::new("home", error))?;
+    }
+    Ok(())
+}
+
+fn make_cgroup(supervisor: &Supervisor, cage: &Cage, plan: &CagePlan) -> Result<(), Failure> {
+    let limits = Limits {
+        memory_bytes: plan.limits.memory.for_cgroup(),
+        swap_bytes: plan.limits.swap.for_cgroup(),
+        pids: plan.limits.pids.for_cgroup(),
+        cpu_milli: plan.limits.cpu_milli.for_cgroup(),
+        oom_group: plan.limits.oom_group,
+    };
+    let cgroup = CageCgroup::create(&supervisor.layout, cage.id, &limits)
+        .map_err(|error| Failure::new(error.wall(), &error))?;
+    cage.update(|record| record.cgroup = Some(cgroup.paths()));
+    cage.set_handles(|handles| handles.cgroup = Some(Rc::new(cgroup)));
+    Ok(())
+}
+
+/// Step 11. What is recorded first is what a later supervisor believes: a cage that is not known to
+/// have gone is killed by it, so the record must not come after the act.
+async fn go(supervisor: &Supervisor, cage: &Cage) -> Result<(), Failure> {
+    let broker = cage.broker().map_err(|error| Failure::new("broker", error))?;
+    cage.update(|record| record.went = true);
+    supervisor.save(cage);
+    broker
+        .call(&BrokerRequest::Go, &[])
+        .await
+        .map_err(|error| Failure::new("broker", format!("go was not taken: {error}")))?;
+    cage.step(Moment::Went);
+    let pid = cage.record().init.map_or(0, |process| process.pid);
+    cage.tell(&EventBody::CageStarted { pid }).map_err(|error| Failure::new("events", error))
+}
+
+/// Step 12.
+async fn first_command(cage: &Cage, spec: &SpawnSpec, exec: &BrokerExec) -> Result<(), Failure> {
+    let broker = cage.broker().map_err(|error| Failure::new("broker", error))?;
+    let memfd = write_json(exec).map_err(|error| Failure::new("memory", error))?;
+    let request = BrokerRequest::Exec { pty: spec.pty, main: true };
+    broker
+        .call(&request, &[memfd.as_fd()])
+        .await
+        .map_err(|error| Failure::new("exec", format!("the first command: {error}")))?;
+    Ok(())
+}
+
+/// Kills and removes what was built; nothing ran.
+async fn abandon(supervisor: &Supervisor, cage: &Cage, failure: &Failure) {
+    tracing::warn!(cage = %cage.id, wall = failure.wall, error = failure.message, "spawn failed");
+    cage.step(Moment::Ending);
+    let broker = cage.handles().broker.clone();
+    if let (Some(broker), Some(process)) = (broker, cage.record().broker) {
+        // ESRCH: it ended by itself.
+        let _dead = broker.signal(libc::SIGKILL);
+        launch::ended(&broker, process.pid).await;
+    }
+    cage.set_broker(None);
+    driver::kill_now(cage);
+    driver::emptied(cage).await;
+    cage.tell_end(&EventBody::CageFailed {
+        wall: failure.wall.clone(),
+        message: failure.message.clone(),
+    });
+    cage.update(|record| {
+        let cause = wire::Cause::CageSetup;
+        record.exit = Some(wire::Exit::not_started(125, cause, failure.message.clone()));
+    });
+    driver::announce_gone(supervisor, cage);
+    supervisor.remove_run_files(cage.id);
+}

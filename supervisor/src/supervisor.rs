@@ -1,0 +1,216 @@
+//! What the supervisor holds for its whole life: the host, the programs, the cages.
+
+use crate::cage::Cage;
+use crate::files;
+use crate::host::{Host, Mode};
+use crate::programs::Programs;
+use crate::pump::Dirty;
+use crate::uids::Uids;
+use ::cage::cgroup::Layout;
+use ::cage::plan::HostFacts;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+use tokio::sync::watch;
+use wire::CageId;
+use wire::supervisor::Phase;
+
+/// Why the supervisor ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// By request (`mews daemon stop`).
+    Asked,
+    /// SIGTERM, SIGINT.
+    Signal,
+    /// The one-shot's caller is gone.
+    CallerGone,
+}
+
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    pub(crate) host: Host,
+    pub(crate) programs: Programs,
+    pub(crate) facts: HostFacts,
+    pub(crate) layout: Layout,
+    /// The compiled filter, sealed; the same for every cage.
+    pub(crate) seccomp: OwnedFd,
+    pub(crate) dirty: Rc<Dirty>,
+    pub(crate) uids: RefCell<Option<Uids>>,
+    pub(crate) userns: RefCell<BTreeMap<u32, Rc<OwnedFd>>>,
+    /// Requests that a cage takes only once, taken or being worked on.
+    pub(crate) claims: RefCell<BTreeSet<(CageId, &'static str)>>,
+    cages: RefCell<BTreeMap<CageId, Rc<Cage>>>,
+    stop: watch::Sender<Option<Stop>>,
+    /// sessiond's API listener, as its hello brought it.
+    api_listener: RefCell<Option<OwnedFd>>,
+    hellos: watch::Sender<u64>,
+    stopping: Cell<bool>,
+}
+
+impl Supervisor {
+    pub(crate) fn new(
+        host: Host,
+        programs: Programs,
+        layout: Layout,
+        facts: HostFacts,
+        seccomp: OwnedFd,
+    ) -> Rc<Self> {
+        let uids = match host.mode {
+            Mode::Root(range) => Some(Uids::new(range, seed())),
+            Mode::User => None,
+        };
+        Rc::new(Self {
+            host,
+            programs,
+            facts,
+            layout,
+            seccomp,
+            dirty: Rc::default(),
+            uids: RefCell::new(uids),
+            userns: RefCell::default(),
+            claims: RefCell::default(),
+            cages: RefCell::default(),
+            stop: watch::Sender::new(None),
+            api_listener: RefCell::default(),
+            hellos: watch::Sender::new(0),
+            stopping: Cell::new(false),
+        })
+    }
+
+    pub(crate) fn find(&self, id: CageId) -> Option<Rc<Cage>> {
+        self.cages.borrow().get(&id).cloned()
+    }
+
+    pub(crate) fn cages(&self) -> Vec<Rc<Cage>> {
+        self.cages.borrow().values().cloned().collect()
+    }
+
+    /// Those of which something is left to run.
+    pub(crate) fn living(&self) -> Vec<Rc<Cage>> {
+        let mut cages = self.cages();
+        cages.retain(|cage| cage.phase() != Phase::Gone);
+        cages
+    }
+
+    pub(crate) fn add(&self, cage: Rc<Cage>) {
+        self.cages.borrow_mut().insert(cage.id, cage);
+    }
+
+    /// Writes the cage's record; the step that it records is done all the same if that fails.
+    pub(crate) fn save(&self, cage: &Cage) {
+        if let Err(error) = cage.record().save(&self.host.dirs.sup_state()) {
+            tracing::error!(cage = %cage.id, %error, "a cage's record could not be written");
+        }
+    }
+
+    pub(crate) fn journal_path(&self, id: CageId) -> PathBuf {
+        self.host.dirs.sup_state().join(format!("{id}.events.jsonl"))
+    }
+
+    pub(crate) fn plan_path(&self, id: CageId) -> PathBuf {
+        self.host.dirs.sup_state().join(format!("{id}.plan.json"))
+    }
+
+    pub(crate) fn cage_folder(&self, id: CageId) -> PathBuf {
+        self.host.dirs.cages().join(id.to_string())
+    }
+
+    pub(crate) fn socket_path(&self, id: CageId) -> PathBuf {
+        self.host.dirs.sup_run().join(format!("{id}.sock"))
+    }
+
+    pub(crate) fn run_folder(&self, id: CageId) -> PathBuf {
+        self.host.dirs.sup_run().join(id.to_string())
+    }
+
+    /// Socket and run folder of a cage whose broker has ended.
+    pub(crate) fn remove_run_files(&self, id: CageId) {
+        for path in [self.socket_path(id), self.run_folder(id)] {
+            if let Err(error) = files::remove_any(&path) {
+                tracing::warn!(path = %path.display(), %error, "left behind");
+            }
+        }
+    }
+
+    /// Everything that is kept of an ended cage. Its uid may be used again.
+    pub(crate) fn forget(&self, cage: &Cage) -> io::Result<()> {
+        if let Some(broker) = cage.handles().broker.as_ref() {
+            // It may still wait for viewers; nobody will ask for them any more.
+            let _ended = broker.signal(libc::SIGKILL);
+        }
+        self.remove_run_files(cage.id);
+        files::remove_any(&self.cage_folder(cage.id))?;
+        files::remove_any(&self.journal_path(cage.id))?;
+        files::remove_any(&self.plan_path(cage.id))?;
+        // The record goes last: while it is there, everything else has an owner.
+        files::remove_any(&crate::cage::record::Record::path(
+            &self.host.dirs.sup_state(),
+            cage.id,
+        ))?;
+        self.cages.borrow_mut().remove(&cage.id);
+        self.claims.borrow_mut().retain(|(id, _verb)| *id != cage.id);
+        self.dirty.mark(cage.id);
+        if let Some(uids) = self.uids.borrow_mut().as_mut() {
+            uids.free(cage.record().uid);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stop(&self, why: Stop) {
+        self.stopping.set(true);
+        self.stop.send_if_modified(|stop| {
+            let first = stop.is_none();
+            if first {
+                *stop = Some(why);
+            }
+            first
+        });
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    pub(crate) async fn stopped(&self) -> Stop {
+        let mut stop = self.stop.subscribe();
+        loop {
+            if let Some(why) = *stop.borrow_and_update() {
+                return why;
+            }
+            if stop.changed().await.is_err() {
+                return Stop::Asked;
+            }
+        }
+    }
+
+    /// sessiond answers. Its API listener is kept for the next one.
+    pub(crate) fn sessiond_said_hello(&self, listener: Option<OwnedFd>) {
+        if let Some(listener) = listener {
+            self.api_listener.replace(Some(listener));
+        }
+        self.hellos.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn api_listener(&self) -> Option<OwnedFd> {
+        self.api_listener.borrow().as_ref().and_then(|fd| fd.try_clone().ok())
+    }
+
+    pub(crate) fn set_api_listener(&self, listener: Option<OwnedFd>) {
+        self.api_listener.replace(listener);
+    }
+
+    /// Returns after the first hello.
+    pub(crate) async fn first_hello(&self) {
+        let mut hellos = self.hellos.subscribe();
+        let _never_closed = hellos.wait_for(|count| *count > 0).await;
+    }
+}
+
+/// Any number that two supervisors are unlikely to share.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}

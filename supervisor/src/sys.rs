@@ -1,0 +1,83 @@
+//! Every unsafe call of this crate: one call per wrapper, owned descriptors out.
+
+pub(crate) mod child;
+pub(crate) mod helper;
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+fn own(fd: libc::c_long) -> io::Result<OwnedFd> {
+    let fd = RawFd::try_from(fd).map_err(|_too_large| io::ErrorKind::InvalidData)?;
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: callers pass what a successful system call has just returned, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn done(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A descriptor that our parent left open for us under this number, as its argument says.
+/// EBADF: it did not.
+pub(crate) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers; asks only whether the number is open.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    done(flags.into())?;
+    // SAFETY: takes no pointers.
+    let set = unsafe { libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC) };
+    done(set.into())?;
+    // SAFETY: called once per number at the start, before anything else of ours opens descriptors
+    // (standard ones aside), so the number is the parent's gift and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// open_tree(2) of what `fd` (O_PATH) names: a detached clone of that mount, from there down, with
+/// what is mounted below it or without.
+/// ENOSYS before Linux 5.2; EINVAL when `fd` belongs to another mount namespace.
+pub(crate) fn clone_tree(fd: BorrowedFd<'_>, with_mounts: bool) -> io::Result<OwnedFd> {
+    let recursive = if with_mounts { libc::AT_RECURSIVE } else { 0 };
+    let flags = libc::OPEN_TREE_CLONE
+        | libc::OPEN_TREE_CLOEXEC
+        | u32::try_from(libc::AT_EMPTY_PATH | recursive).unwrap_or(0);
+    // SAFETY: the path is a constant, NUL-terminated string.
+    own(unsafe { libc::syscall(libc::SYS_open_tree, fd.as_raw_fd(), c"".as_ptr(), flags) })
+}
+
+/// mount_setattr(2): ids of this mount, and of those below it, are seen through the user namespace.
+/// EINVAL: the file system cannot be idmapped, or the mount is idmapped already.
+pub(crate) fn idmap(mount: BorrowedFd<'_>, userns: BorrowedFd<'_>) -> io::Result<()> {
+    let attr = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_IDMAP,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: u64::try_from(userns.as_raw_fd()).unwrap_or(u64::MAX),
+    };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    // SAFETY: path and attributes outlive the call, and the size is theirs.
+    done(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            std::ptr::from_ref(&attr),
+            size_of::<libc::mount_attr>(),
+        )
+    })
+}
+
+/// PR_SET_DUMPABLE 0: no core, no ptrace, `/proc/self` belongs to root.
+pub(crate) fn set_undumpable() -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    done(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }.into())
+}
+
+/// eventfd, pidfd and socket are all pollable: whether `fd` has hung up (POLLHUP, POLLERR).
+pub(crate) fn has_hung_up(fd: BorrowedFd<'_>) -> bool {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one pollfd, which outlives the call; it does not wait.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    ready > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
+}
