@@ -1,0 +1,239 @@
+//! What the broker is given: the boot text at descriptor 3 and the descriptors that it names.
+
+use crate::sys;
+use cage::launch::{BOOT_FD, Boot, CounterFile};
+use link::Listener;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::Mode;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+const BOOT_BYTES_MAX: usize = 4 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    #[error("no boot text at descriptor {BOOT_FD} ({0}); mews-supervisor starts this program")]
+    Read(io::Error),
+    #[error("the boot text is not understood: {0}")]
+    Parse(serde_json::Error),
+    #[error("this broker speaks protocol {ours}, its supervisor {theirs}", ours = wire::PROTO)]
+    Proto { theirs: u32 },
+    #[error("descriptor {fd} of the boot text: {error}")]
+    Descriptor { fd: RawFd, error: io::Error },
+}
+
+/// Everything inherited, owned.
+#[derive(Debug)]
+pub struct Booted {
+    pub boot: Boot,
+    pub listener: Listener,
+    pub tether: OwnedFd,
+    pub state_dir: StateDir,
+    pub launch: LaunchFds,
+    pub seccomp: Option<OwnedFd>,
+    pub counters: Counters,
+    pub oom_event: Option<OwnedFd>,
+}
+
+/// What the stub and bwrap need; closed in the broker once bwrap runs.
+#[derive(Debug)]
+pub struct LaunchFds {
+    pub bwrap: OwnedFd,
+    pub args: OwnedFd,
+    pub init: OwnedFd,
+    pub inherited: Vec<OwnedFd>,
+    pub cgroup_procs: Vec<OwnedFd>,
+}
+
+/// The cgroup's own counts.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub memory: Option<Counter>,
+    pub pids: Option<Counter>,
+    peak: Option<File>,
+}
+
+#[derive(Debug)]
+pub struct Counter {
+    file: File,
+    key: String,
+}
+
+/// `<state>/cages/<id>`, the only place that a locked-up broker can write to.
+#[derive(Debug)]
+pub struct StateDir(OwnedFd);
+
+/// Reads descriptor 3 and takes over all that it names.
+///
+/// # Errors
+/// Not started by a supervisor, or by one that speaks otherwise.
+pub fn take() -> Result<Booted, BootError> {
+    let text = sys::inherit(BOOT_FD)
+        .and_then(|fd| link::memfd::read(fd, BOOT_BYTES_MAX))
+        .map_err(BootError::Read)?;
+    let boot: Boot = serde_json::from_slice(&text).map_err(BootError::Parse)?;
+    if boot.proto != wire::PROTO {
+        return Err(BootError::Proto { theirs: boot.proto });
+    }
+    let mut taken = Taken::default();
+    let fds = boot.fds.clone();
+    let counter = |taken: &mut Taken, file: Option<CounterFile>| {
+        file.map(|file| Ok(Counter { file: taken.take(file.fd)?.into(), key: file.key }))
+            .transpose()
+    };
+    let booted = Booted {
+        listener: Listener::from_fd(taken.take(fds.listener)?),
+        tether: taken.take(fds.tether)?,
+        state_dir: StateDir(taken.take(fds.state_dir)?),
+        launch: LaunchFds {
+            bwrap: taken.take(fds.bwrap)?,
+            args: taken.take(fds.args)?,
+            init: taken.take(fds.init)?,
+            inherited: taken.take_all(&fds.inherited)?,
+            cgroup_procs: taken.take_all(&fds.cgroup_procs)?,
+        },
+        seccomp: taken.take_if(fds.seccomp)?,
+        counters: Counters {
+            memory: counter(&mut taken, fds.memory_events)?,
+            pids: counter(&mut taken, fds.pids_events)?,
+            peak: taken.take_if(fds.memory_peak)?.map(File::from),
+        },
+        oom_event: taken.take_if(fds.oom_event)?,
+        boot,
+    };
+    // What was not named is nobody's business, least of all the cage's.
+    sys::close_on_exec_from(BOOT_FD)
+        .map_err(|error| BootError::Descriptor { fd: BOOT_FD, error })?;
+    Ok(booted)
+}
+
+/// Numbers that were taken: owning one twice would close it under its owner.
+#[derive(Debug, Default)]
+struct Taken(BTreeSet<RawFd>);
+
+impl Taken {
+    fn take(&mut self, fd: RawFd) -> Result<OwnedFd, BootError> {
+        let refuse = |error| BootError::Descriptor { fd, error };
+        if fd <= 2 || !self.0.insert(fd) {
+            return Err(refuse(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "named twice or stdio",
+            )));
+        }
+        sys::inherit(fd).map_err(refuse)
+    }
+
+    fn take_if(&mut self, fd: Option<RawFd>) -> Result<Option<OwnedFd>, BootError> {
+        fd.map(|fd| self.take(fd)).transpose()
+    }
+
+    fn take_all(&mut self, fds: &[RawFd]) -> Result<Vec<OwnedFd>, BootError> {
+        fds.iter().map(|fd| self.take(*fd)).collect()
+    }
+}
+
+impl Counter {
+    /// The count now; zero if it cannot be read.
+    #[must_use]
+    pub fn read(&self) -> u64 {
+        read_text(&self.file)
+            .lines()
+            .find_map(|line| line.strip_prefix(self.key.as_str())?.trim().parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// A descriptor to wait on: cgroup files wake their pollers when they change.
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.file.as_fd().try_clone_to_owned()
+    }
+}
+
+impl Counters {
+    #[must_use]
+    pub fn memory_peak_bytes(&self) -> Option<u64> {
+        read_text(self.peak.as_ref()?).trim().parse().ok()
+    }
+}
+
+fn read_text(file: &File) -> String {
+    let mut bytes = [0_u8; 1024];
+    let length = file.read_at(&mut bytes, 0).unwrap_or(0);
+    String::from_utf8_lossy(bytes.get(..length).unwrap_or_default()).into_owned()
+}
+
+impl StateDir {
+    /// # Errors
+    /// Not a folder.
+    pub fn open(path: &std::path::Path) -> io::Result<Self> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Ok(Self(nix::fcntl::open(path, flags, Mode::empty())?))
+    }
+
+    /// A new file for reading and writing; an older one is emptied.
+    ///
+    /// # Errors
+    /// ENOSPC, EACCES.
+    pub fn create(&self, name: &str) -> io::Result<File> {
+        let flags =
+            OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(openat(&self.0, name, flags, Mode::from_bits_truncate(0o600))?.into())
+    }
+
+    /// # Errors
+    /// ENOENT.
+    pub fn read(&self, name: &str) -> io::Result<File> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(openat(&self.0, name, flags, Mode::empty())?.into())
+    }
+
+    /// Not synced: it survives the broker, not a loss of power.
+    ///
+    /// # Errors
+    /// ENOSPC, EACCES.
+    pub fn write_file(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.create(name)?.write_all(bytes)
+    }
+
+    /// The whole file or none of it, also over a loss of power.
+    ///
+    /// # Errors
+    /// ENOSPC, EACCES.
+    pub fn write_whole(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let temporary = format!(".{name}.new");
+        let mut file = self.create(&temporary)?;
+        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // Half a file of ours is of no use; that it may stay hides nothing.
+            let flag = nix::unistd::UnlinkatFlags::NoRemoveDir;
+            let _stays = nix::unistd::unlinkat(&self.0, temporary.as_str(), flag);
+            return Err(error);
+        }
+        nix::fcntl::renameat(&self.0, temporary.as_str(), &self.0, name)?;
+        nix::unistd::fsync(&self.0)?;
+        Ok(())
+    }
+
+    /// # Errors
+    /// EMFILE.
+    pub fn duplicate(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
+    /// Whether a file of this name is there.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        nix::sys::stat::fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
+    }
+}
+
+impl AsFd for StateDir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

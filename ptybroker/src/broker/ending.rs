@@ -1,0 +1,217 @@
+//! Ends: of a command, of the cage, of the broker.
+//!
+//! 1. The payload ended and its output is read (or the cage is lost, and what was left is read).
+//! 2. First command: the cage is killed; `exit.json` is whole on disk; then the events; then
+//!    viewers and supervisor are told.
+//! 3. The broker lives until its events are acknowledged and its viewers have everything, or for
+//!    ten minutes after the last sign of either.
+
+use super::command::Command;
+use super::{Broker, Happening, Phase};
+use crate::clocks::{self, Alarm};
+use crate::exit::{self, Circumstances, End};
+use crate::terminal::Command as Tell;
+use std::time::Duration;
+use wire::broker::BrokerNotice;
+use wire::frame::{Close, CloseReason};
+use wire::{Cause, EventBody, Exit, PtyId};
+
+/// How long a broker that nobody needs waits for somebody who does.
+const ALONE_MAX: Duration = Duration::from_secs(600);
+
+impl Broker {
+    /// Everything that a command printed is kept.
+    pub(super) fn drained(&mut self, pty: PtyId, bytes: u64, lines: u64) {
+        let oom_killed = self.oom_kills();
+        let peak = self.counters.memory_peak_bytes();
+        let (ending, alarm) = (self.ending, self.alarm);
+        let Some(command) = self.commands.get_mut(&pty) else { return };
+        let circumstances = Circumstances {
+            ending,
+            alarm,
+            oom_killed: oom_killed > command.oom_kills_before,
+            wall_ms: command.started.map_or(0, |at| millis(at.elapsed())),
+            output_bytes: bytes,
+            memory_peak_bytes: peak,
+        };
+        let end = command.end.clone().unwrap_or(End::Lost);
+        let exit = exit::conclude(&end, &circumstances);
+        command.exit = Some(exit.clone());
+        if self.main == Some(pty) {
+            self.end_cage(pty, exit, bytes, lines);
+        } else {
+            self.log(&EventBody::PtyClosed { pty, exit: exit.clone(), bytes, lines });
+            let reason = match self.phase {
+                Phase::Gate | Phase::Running => CloseReason::Exited,
+                Phase::Ended => CloseReason::SessionEnded,
+            };
+            self.close(pty, reason, exit);
+        }
+    }
+
+    fn end_cage(&mut self, pty: PtyId, exit: Exit, bytes: u64, lines: u64) {
+        self.phase = Phase::Ended;
+        self.stop_clocks();
+        self.kill_cage();
+        let text = serde_json::to_vec_pretty(&exit).unwrap_or_default();
+        // A disk that is full takes the file; the event and the notice still carry it.
+        drop(self.shared.folder.write_whole("exit.json", &text));
+        self.log(&EventBody::PtyClosed { pty, exit: exit.clone(), bytes, lines });
+        self.last_event = self.log(&EventBody::CageExited { exit: exit.clone() });
+        self.exit = Some(exit.clone());
+        self.close(pty, CloseReason::Exited, exit.clone());
+        self.notify(BrokerNotice::Exited { exit });
+        self.end_held();
+        self.wait_alone();
+    }
+
+    /// Commands that never started end with the cage.
+    fn end_held(&mut self) {
+        for command in self.commands.values_mut().filter(|c| c.end.is_none() && c.pid.is_none()) {
+            command.end = Some(End::Lost);
+            command.tell(Tell::PayloadEnded);
+        }
+    }
+
+    fn close(&self, pty: PtyId, reason: CloseReason, exit: Exit) {
+        if let Some(command) = self.commands.get(&pty) {
+            command.tell(Tell::Close(Close { reason, exit: Some(exit) }));
+        }
+    }
+
+    /// Pid 1 is gone: nobody will report what has not been reported.
+    pub(super) fn cage_lost(&mut self, _why: Option<String>) {
+        // It may be alive and have broken the protocol: then it is not our cage any more.
+        self.kill_cage();
+        self.stop_clocks();
+        for command in self.commands.values_mut().filter(|command| command.end.is_none()) {
+            command.end = Some(End::Lost);
+            command.tell(Tell::PayloadEnded);
+        }
+        if self.main.is_none() && self.phase != Phase::Ended {
+            self.lost_before_main();
+        }
+    }
+
+    /// The cage went between its attestation and its first command.
+    fn lost_before_main(&mut self) {
+        let cause = self.ending.or(self.alarm).unwrap_or(Cause::StatusLost);
+        let words = "the cage ended before its first command was started".to_owned();
+        let exit = Exit::not_started(125, cause, words);
+        self.phase = Phase::Ended;
+        let text = serde_json::to_vec_pretty(&exit).unwrap_or_default();
+        drop(self.shared.folder.write_whole("exit.json", &text));
+        self.last_event = self.log(&EventBody::CageExited { exit: exit.clone() });
+        self.exit = Some(exit.clone());
+        self.notify(BrokerNotice::Exited { exit });
+        self.wait_alone();
+    }
+
+    pub(super) fn start_clocks(&mut self) {
+        let inbox = &self.shared.inbox;
+        if let Some(ms) = self.clocks.walltime_ms {
+            self.running_clocks.push(clocks::walltime(ms, inbox.clone()));
+        }
+        if let Some(ms) = self.clocks.idle_ms {
+            self.active_at.set(tokio::time::Instant::now());
+            let active_at = std::rc::Rc::clone(&self.active_at);
+            self.running_clocks.push(clocks::idle(ms, active_at, inbox.clone()));
+        }
+    }
+
+    pub(super) fn stop_clocks(&mut self) {
+        for clock in self.running_clocks.drain(..) {
+            clock.abort();
+        }
+    }
+
+    pub(super) fn alarm(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Walltime => {
+                let ms = self.clocks.walltime_ms.unwrap_or(0);
+                self.end_for(Cause::Walltime, "walltime", &format!("it ran for {ms} ms"));
+            }
+            Alarm::Idle => {
+                let ms = self.clocks.idle_ms.unwrap_or(0);
+                self.end_for(Cause::Idle, "idle", &format!("nothing moved for {ms} ms"));
+            }
+            Alarm::AtMemoryLimit => {
+                self.tell_oom();
+                if self.oom_group && self.phase == Phase::Running {
+                    self.alarm.get_or_insert(Cause::Oom);
+                    self.kill_cage();
+                }
+            }
+            Alarm::OomKill if self.oom_kills() > self.oom_kills_before => self.tell_oom(),
+            Alarm::PidsMet if self.pids_met() > self.pids_met_before && !self.told_pids => {
+                self.told_pids = true;
+                let message = "a fork was refused: the cage has as many processes as it may have";
+                let (limit, message) = ("pids".to_owned(), message.to_owned());
+                self.log(&EventBody::CageLimit { limit, message });
+            }
+            Alarm::OomKill | Alarm::PidsMet => {}
+        }
+    }
+
+    fn tell_oom(&mut self) {
+        if !std::mem::replace(&mut self.told_oom, true) {
+            self.log(&EventBody::CageOom { limit_bytes: None });
+        }
+    }
+
+    pub(super) fn output_over_limit(&mut self) {
+        let bytes = self.clocks.output_bytes.unwrap_or(0);
+        self.end_for(Cause::Limit, "output_bytes", &format!("it printed more than {bytes} bytes"));
+    }
+
+    fn end_for(&mut self, cause: Cause, limit: &str, message: &str) {
+        if self.phase != Phase::Running || self.alarm.is_some() {
+            return;
+        }
+        self.alarm = Some(cause);
+        let (limit, message) = (limit.to_owned(), message.to_owned());
+        self.log(&EventBody::CageLimit { limit, message });
+        self.kill_cage();
+    }
+
+    pub(super) fn oom_kills(&self) -> u64 {
+        self.counters.memory.as_ref().map_or(0, crate::boot::Counter::read)
+    }
+
+    fn pids_met(&self) -> u64 {
+        self.counters.pids.as_ref().map_or(0, crate::boot::Counter::read)
+    }
+
+    /// Whether nobody needs this broker any more.
+    pub(super) fn may_end(&self) -> bool {
+        if self.phase != Phase::Ended || !self.cage_gone {
+            return false;
+        }
+        let told = self.events.borrow().first_unacknowledged() > self.last_event;
+        let closed =
+            |command: &Command| command.exit.is_some() && command.status.viewers.get() == 0;
+        self.left_alone || (told && self.commands.values().all(closed))
+    }
+
+    /// Ten minutes from now, and again as long as viewers still take something.
+    fn wait_alone(&self) {
+        let inbox = self.shared.inbox.clone();
+        let sent =
+            self.commands.values().map(|c| std::rc::Rc::clone(&c.status)).collect::<Vec<_>>();
+        tokio::task::spawn_local(async move {
+            loop {
+                let before: u64 = sent.iter().map(|status| status.written.get()).sum();
+                tokio::time::sleep(ALONE_MAX).await;
+                let after: u64 = sent.iter().map(|status| status.written.get()).sum();
+                if before == after {
+                    break;
+                }
+            }
+            drop(inbox.send(Happening::LeftAlone));
+        });
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,138 @@
+//! What the supervisor asks for.
+
+use super::{Broker, Phase, refuse};
+use crate::control::{Inbound, Reply};
+use crate::terminal::{Attach, Command as Tell};
+use cage::orders::{Order, Target};
+use link::memfd;
+use serde::de::DeserializeOwned;
+use std::os::fd::OwnedFd;
+use wire::broker::{BrokerExec, BrokerRequest, BrokerState};
+use wire::control;
+use wire::{AttachOptions, ErrorCode, PtyId, WireError};
+
+/// argv and environment as JSON, which may need several bytes for one.
+const EXEC_BYTES_MAX: usize = 8 << 20;
+const INPUT_BYTES_MAX: usize = 1 << 20;
+/// What an HTTP server may have read beyond the upgrade.
+const READ_BYTES_MAX: usize = 1 << 20;
+
+impl Broker {
+    pub(super) fn request(&mut self, inbound: Inbound) {
+        let Inbound { request, fds, reply } = inbound;
+        match request {
+            BrokerRequest::Go => self.go(reply),
+            BrokerRequest::Exec { pty, main } => match json_of::<BrokerExec>(fds) {
+                Ok(exec) => self.exec(pty, main, exec, reply),
+                Err(error) => reply.error(error),
+            },
+            BrokerRequest::Attach { pty, options } => self.attach(pty, options, fds, reply),
+            BrokerRequest::Input { pty } => match bytes_of(fds.into_iter().next(), INPUT_BYTES_MAX)
+            {
+                Ok(bytes) => self.tell(pty, reply, |reply| Tell::Input(bytes, reply)),
+                Err(error) => reply.error(error),
+            },
+            BrokerRequest::Resize { pty, size } => {
+                self.tell(pty, reply, |reply| Tell::Resize(size, reply));
+            }
+            BrokerRequest::Signal { pty, signal } => self.signal(pty, signal, reply),
+            BrokerRequest::Ending { cause } => {
+                self.ending.get_or_insert(cause);
+                reply.done();
+            }
+            BrokerRequest::Kill => {
+                self.kill_cage();
+                reply.done();
+            }
+            BrokerRequest::Scrollback { pty, form } => {
+                self.tell(pty, reply, |reply| Tell::Scrollback(form, reply));
+            }
+            BrokerRequest::State => reply.result_value(control::value(&self.state())),
+            BrokerRequest::Ack { seq } => {
+                self.events.borrow_mut().acknowledge(seq);
+                reply.done();
+            }
+        }
+    }
+
+    fn go(&mut self, reply: Reply) {
+        match self.phase {
+            Phase::Gate => {
+                self.phase = Phase::Running;
+                self.init.send(&Order::Go, Vec::new());
+                reply.done();
+            }
+            Phase::Running => reply.done(),
+            Phase::Ended => refuse(reply, ErrorCode::CageUnavailable, "the cage has ended"),
+        }
+    }
+
+    fn attach(&self, pty: PtyId, options: AttachOptions, fds: Vec<OwnedFd>, reply: Reply) {
+        let mut fds = fds.into_iter();
+        let Some(stream) = fds.next() else {
+            return refuse(reply, ErrorCode::BadRequest, "the viewer's stream is missing");
+        };
+        let read = match fds.next() {
+            Some(memfd) => bytes_of(Some(memfd), READ_BYTES_MAX),
+            None => Ok(Vec::new()),
+        };
+        match read {
+            Ok(read) => {
+                self.tell(pty, reply, |reply| Tell::Attach(Attach { stream, read, options, reply }))
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn signal(&self, pty: Option<PtyId>, signal: i32, reply: Reply) {
+        let target = match pty {
+            None => Target::Everything,
+            Some(pty) => match self.commands.get(&pty) {
+                Some(command) if command.end.is_none() && command.pid.is_some() => {
+                    Target::Group(command.order)
+                }
+                Some(_) => return refuse(reply, ErrorCode::Gone, "this command is not running"),
+                None => return unknown(reply),
+            },
+        };
+        if self.phase != Phase::Running {
+            return refuse(reply, ErrorCode::Gone, "the cage is not running");
+        }
+        self.init.send(&Order::Signal { target, signal }, Vec::new());
+        reply.done();
+    }
+
+    fn tell(&self, pty: PtyId, reply: Reply, what: impl FnOnce(Reply) -> Tell) {
+        match self.commands.get(&pty) {
+            Some(command) => command.tell(what(reply)),
+            None => unknown(reply),
+        }
+    }
+
+    fn state(&self) -> BrokerState {
+        BrokerState {
+            init_pid: (!self.cage_gone).then_some(self.init_pid),
+            monitor_pid: (!self.cage_gone).then_some(self.monitor_pid),
+            ptys: self.commands.iter().map(|(pty, command)| command.state(*pty)).collect(),
+            exit: self.exit.clone(),
+            seq: self.events.borrow().newest(),
+        }
+    }
+}
+
+fn unknown(reply: Reply) {
+    refuse(reply, ErrorCode::NotFound, "there is no such terminal in this cage");
+}
+
+fn bytes_of(fd: Option<OwnedFd>, bytes_max: usize) -> Result<Vec<u8>, WireError> {
+    let bad = |words: String| WireError::new(ErrorCode::BadRequest, words);
+    let fd = fd.ok_or_else(|| bad("its memory file is missing".to_owned()))?;
+    memfd::read(fd, bytes_max).map_err(|error| bad(format!("its memory file: {error}")))
+}
+
+fn json_of<T: DeserializeOwned>(fds: Vec<OwnedFd>) -> Result<T, WireError> {
+    let bytes = bytes_of(fds.into_iter().next(), EXEC_BYTES_MAX)?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        WireError::new(ErrorCode::BadRequest, format!("the command is not understood: {error}"))
+    })
+}

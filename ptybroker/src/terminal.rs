@@ -1,0 +1,682 @@
+//! One terminal: one task that owns the master, the stores and the viewers.
+//!
+//! ```text
+//! master ──▶ sequence ──▶ ring ──▶ recording ──▶ screen ──▶ viewers
+//!    ▲                                              │
+//!    └── keys, answers to queries ◀─────────────────┘
+//! ```
+//! The task is one `poll`: every source is looked at, what can go on goes on, until nothing does.
+//! After [`tty::READ_BYTES`] the other terminals have their turn. It goes on serving viewers after
+//! its program's end, until the broker ends.
+
+pub mod store;
+pub mod tty;
+
+use crate::boot::StateDir;
+use crate::broker::Happening;
+use crate::control::Reply;
+use crate::queue::{Pushed, Tick};
+use crate::state::{self, Action, Event, State};
+use crate::viewer::Viewer;
+use crate::viewer::crowd::{Crowd, Wish};
+use crate::viewer::outbox::Outbox;
+use bytes::Bytes;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use store::Store;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep};
+use tty::{READ_BYTES, Taken, Tty};
+use wire::frame::{Close, CloseReason, Frame, Hello, Mode};
+use wire::{
+    AttachOptions, ErrorCode, EventBody, History, PtyId, Role, ScrollbackForm, Size, View,
+    WireError,
+};
+
+/// A payload that is held for its viewer starts without one after this.
+pub const HOLD_MS: u64 = 10_000;
+/// `pty.idle` is told after this.
+const IDLE_MS: u64 = 30 * 60 * 1000;
+/// A terminal that everybody let go of while its program runs is looked at again this often.
+const HUNG_UP_LOOK_MS: u64 = 250;
+/// Keys over the control link that may wait, in bytes.
+const INPUT_WAITING_MAX: usize = 1 << 20;
+/// Lines of one history frame for a viewer of lines.
+const LINES_AT_ONCE: usize = 500;
+/// Bytes of one output frame for a viewer of raw bytes.
+const RAW_AT_ONCE: usize = 64 * 1024;
+
+/// What the broker tells a terminal (or pipe streams).
+#[derive(Debug)]
+pub enum Command {
+    /// Tell [`TerminalEvent::Ready`] when the first viewer is there.
+    Hold,
+    /// A terminal's payload runs.
+    Master(OwnedFd),
+    /// The broker's ends of a command's pipes.
+    Pipes(crate::pipes::Ends),
+    /// The payload ended, or never started.
+    PayloadEnded,
+    Attach(Attach),
+    Input(Vec<u8>, Reply),
+    Resize(Size, Reply),
+    Scrollback(ScrollbackForm, Reply),
+    /// All is known: viewers are told when they have everything.
+    Close(Close),
+}
+
+#[derive(Debug)]
+pub struct Attach {
+    pub stream: OwnedFd,
+    /// Bytes that were read from it before.
+    pub read: Vec<u8>,
+    pub options: AttachOptions,
+    pub reply: Reply,
+}
+
+/// What a terminal (or pipe streams) tells the broker.
+#[derive(Debug)]
+pub enum TerminalEvent {
+    /// The held payload may start, with its viewer's size.
+    Ready {
+        size: Option<Size>,
+    },
+    Log(EventBody),
+    /// Nothing more is read; the files are written.
+    Drained {
+        bytes: u64,
+        lines: u64,
+    },
+    /// The cage printed more than it may.
+    OverLimit,
+    /// Somebody left; `Status` says how many are here.
+    Left,
+}
+
+/// Seen by the broker without asking.
+#[derive(Debug)]
+pub struct Status {
+    pub viewers: Cell<u32>,
+    pub has_writer: Cell<bool>,
+    pub seq: Cell<u64>,
+    /// Bytes that viewers took.
+    pub written: Cell<u64>,
+    pub size: Cell<Option<Size>>,
+    /// Of the whole cage: the last key or byte.
+    pub active_at: Rc<Cell<Instant>>,
+    /// Of the whole cage.
+    pub output: Rc<Output>,
+}
+
+/// How much a cage has printed, and how much it may.
+#[derive(Debug, Default)]
+pub struct Output {
+    bytes: Cell<u64>,
+    bytes_max: Option<u64>,
+}
+
+impl Output {
+    #[must_use]
+    pub fn limited(bytes_max: Option<u64>) -> Self {
+        Self { bytes: Cell::new(0), bytes_max }
+    }
+
+    /// Counts; whether these bytes are the ones that go beyond the limit.
+    #[must_use]
+    pub fn add(&self, bytes: usize) -> bool {
+        let before = self.bytes.get();
+        let after = before.saturating_add(bytes as u64);
+        self.bytes.set(after);
+        self.bytes_max.is_some_and(|max| before <= max && after > max)
+    }
+}
+
+/// What all terminals of a broker share.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    pub inbox: mpsc::UnboundedSender<Happening>,
+    pub folder: Rc<StateDir>,
+    pub bounds: Rc<cage::launch::Terminal>,
+    /// Reading into one buffer keeps an idle terminal small.
+    pub buffer: Rc<RefCell<Vec<u8>>>,
+    pub epoch: Instant,
+}
+
+impl Shared {
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Starts the task of a terminal.
+pub fn start(
+    pty: PtyId,
+    size: Size,
+    status: Rc<Status>,
+    shared: &Shared,
+) -> mpsc::UnboundedSender<Command> {
+    let (sender, commands) = mpsc::unbounded_channel();
+    let now_ms = shared.now_ms();
+    status.size.set(Some(size));
+    let mut terminal = Terminal {
+        pty,
+        store: Store::new(&shared.bounds, &shared.folder, pty, size, now_ms),
+        crowd: Crowd::new(pty, Rc::clone(&status), shared.inbox.clone()),
+        status,
+        shared: shared.clone(),
+        commands,
+        tty: None,
+        state: State::Detached,
+        hold_until: None,
+        drain_until: None,
+        look_at: None,
+        idle: Idle { active_ms: now_ms, told: false },
+        closed: None,
+        timer: Box::pin(tokio::time::sleep_until(shared.epoch)),
+    };
+    tokio::task::spawn_local(async move { poll_fn(|context| terminal.poll(context)).await });
+    sender
+}
+
+#[derive(Debug)]
+struct Terminal {
+    pty: PtyId,
+    store: Store,
+    crowd: Crowd,
+    status: Rc<Status>,
+    shared: Shared,
+    commands: mpsc::UnboundedReceiver<Command>,
+    tty: Option<Tty>,
+    state: State,
+    hold_until: Option<u64>,
+    drain_until: Option<u64>,
+    look_at: Option<u64>,
+    idle: Idle,
+    closed: Option<Close>,
+    timer: Pin<Box<Sleep>>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    active_ms: u64,
+    told: bool,
+}
+
+impl Terminal {
+    /// Ends with the broker's end of `commands`.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut taken = 0;
+        loop {
+            let now_ms = self.shared.now_ms();
+            let mut progress = false;
+            while let Poll::Ready(command) = self.commands.poll_recv(context) {
+                let Some(command) = command else { return Poll::Ready(()) };
+                progress = true;
+                self.obey(command, now_ms);
+            }
+            self.tick(now_ms);
+            progress |= self.turn_viewers(context, now_ms);
+            progress |= self.write(context);
+            let read = self.read(context, now_ms);
+            taken += read;
+            progress |= read > 0;
+            progress |= self.refill(now_ms);
+            if taken >= READ_BYTES {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if !progress && !self.timer_rang(context, now_ms) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command, now_ms: u64) {
+        match command {
+            Command::Hold => self.hold_until = Some(now_ms + HOLD_MS),
+            Command::Master(master) => {
+                self.tty = Tty::new(master).ok();
+                // The viewer may have changed its window meanwhile.
+                let size = self.status.size.get();
+                if let (Some(tty), Some(size)) = (&mut self.tty, size) {
+                    tty.want_size(size);
+                }
+            }
+            Command::PayloadEnded => {
+                if let Some(tty) = &mut self.tty {
+                    tty.look_again();
+                }
+                self.step(Event::PayloadEnded, now_ms);
+                if self.tty.is_none() {
+                    self.step(Event::HoldersGone, now_ms);
+                }
+            }
+            Command::Attach(attach) => self.attach(attach, now_ms),
+            Command::Input(bytes, reply) => reply.result(self.input(&bytes)),
+            Command::Resize(size, reply) => {
+                self.want_size(size.clamped());
+                reply.done();
+            }
+            Command::Scrollback(form, reply) => {
+                let bytes = match form {
+                    ScrollbackForm::Rendered => self.store.rendered(),
+                    ScrollbackForm::Raw => self.store.raw(),
+                };
+                answer_bytes(reply, &bytes);
+            }
+            Command::Close(close) => {
+                self.crowd.close_all(&close);
+                self.closed = Some(close);
+            }
+            Command::Pipes(_) => {}
+        }
+    }
+
+    fn step(&mut self, event: Event, now_ms: u64) {
+        let (state, action) = state::step(self.state, event);
+        self.state = state;
+        match action {
+            Action::None => {}
+            Action::StartDrainClock => self.drain_until = Some(now_ms + state::DRAIN_MS),
+            Action::Finish => self.finish(now_ms),
+        }
+    }
+
+    fn finish(&mut self, now_ms: u64) {
+        self.drain_until = None;
+        self.tty = None;
+        self.store.finish(&self.shared.folder, self.pty, now_ms);
+        let event = TerminalEvent::Drained { bytes: self.store.seq(), lines: self.store.lines() };
+        self.tell(event);
+    }
+
+    fn attach(&mut self, attach: Attach, now_ms: u64) {
+        let Attach { stream, read, options, reply } = attach;
+        if self.crowd.is_full() {
+            let words = "this terminal has as many viewers as it may have";
+            return reply.error(WireError::new(ErrorCode::LimitReached, words));
+        }
+        // Before the first frame goes: the answer then is the last word on this stream's way down.
+        reply.done();
+        let outbox = match options.view {
+            View::Screen => Outbox::live(now_ms),
+            View::Lines | View::Bytes => Outbox::pull(),
+        };
+        let (pty, size, seq) = (self.pty, self.store.size(), self.store.seq());
+        let greet = |role, others| {
+            let (proto, mode) = (wire::PROTO, Mode::Terminal);
+            Frame::Hello(Hello { proto, pty, mode, size, seq, role, others })
+        };
+        let was_empty = self.crowd.is_empty();
+        let Ok(viewer) = self.crowd.join(stream, &read, options, outbox, now_ms, greet) else {
+            return;
+        };
+        viewer.closing.clone_from(&self.closed);
+        let lines = match viewer.options.history {
+            History::None => 0,
+            History::Lines(lines) => lines as usize,
+            History::All => usize::MAX,
+        };
+        let wanted_size = viewer.size.filter(|_| viewer.role == Role::Writer);
+        show(viewer, &mut self.store, lines, now_ms);
+        if let Some(size) = wanted_size {
+            self.want_size(size);
+        }
+        if was_empty {
+            self.step(Event::FirstViewerCame, now_ms);
+        }
+        if self.hold_until.take().is_some() {
+            self.tell(TerminalEvent::Ready { size: wanted_size });
+        }
+    }
+
+    fn input(&mut self, bytes: &[u8]) -> Result<(), WireError> {
+        let gone = || WireError::new(ErrorCode::Gone, "the program on this terminal has ended");
+        let tty = self.tty.as_mut().ok_or_else(gone)?;
+        if bytes.len() > INPUT_WAITING_MAX || !tty.takes_input() {
+            let words = "the program does not read its input; earlier keys still wait";
+            return Err(WireError::new(ErrorCode::LimitReached, words));
+        }
+        tty.queue(bytes);
+        Ok(())
+    }
+
+    fn want_size(&mut self, size: Size) {
+        match &mut self.tty {
+            Some(tty) => tty.want_size(size),
+            // It starts with this size.
+            None => self.status.size.set(Some(size)),
+        }
+    }
+
+    fn apply_size(&mut self, now_ms: u64) {
+        let Some(size) = self.tty.as_mut().and_then(|tty| tty.resize_if_due(now_ms)) else {
+            return;
+        };
+        if size != self.store.size() {
+            self.store.resize(size, now_ms);
+            self.crowd.tell_observers(&Frame::Resize(size), now_ms);
+        }
+        self.status.size.set(Some(size));
+    }
+
+    fn turn_viewers(&mut self, context: &mut Context<'_>, now_ms: u64) -> bool {
+        let takes_input = self.tty.as_ref().is_none_or(Tty::takes_input);
+        let was_empty = self.crowd.is_empty();
+        let round = self.crowd.turn(context, now_ms, takes_input);
+        for wish in round.wishes {
+            match wish {
+                Wish::Input(bytes) => {
+                    if let Some(tty) = &mut self.tty {
+                        tty.queue(&bytes);
+                        self.note_activity(now_ms);
+                    }
+                }
+                Wish::Resize(size) => self.want_size(size),
+                Wish::Stdin(_) | Wish::StdinEof | Wish::RunnerLeft => {}
+            }
+        }
+        self.apply_size(now_ms);
+        self.tell_if_left(was_empty, now_ms);
+        round.progress
+    }
+
+    fn tell_if_left(&mut self, was_empty: bool, now_ms: u64) {
+        if !was_empty && self.crowd.is_empty() {
+            self.step(Event::LastViewerLeft, now_ms);
+            self.tell(TerminalEvent::Left);
+        }
+    }
+
+    fn write(&mut self, context: &mut Context<'_>) -> bool {
+        self.tty.as_mut().is_some_and(|tty| tty.poll_write(context))
+    }
+
+    /// Reads unless a viewer that fell behind was given time. Bytes taken.
+    fn read(&mut self, context: &mut Context<'_>, now_ms: u64) -> usize {
+        let time_is_over = self.drain_until.is_some_and(|until| until <= now_ms);
+        let paused = self.crowd.iter().any(|viewer| match &viewer.outbox {
+            Outbox::Live(queue) => queue.paused(),
+            Outbox::Pull(_) => false,
+        });
+        if paused && !time_is_over {
+            return 0;
+        }
+        let Some(tty) = &mut self.tty else { return 0 };
+        let buffer = Rc::clone(&self.shared.buffer);
+        let mut buffer = buffer.borrow_mut();
+        let taken = tty.poll_read(context, &mut buffer);
+        let count = match taken {
+            Taken::Bytes(count) => {
+                self.take(buffer.get(..count).unwrap_or_default(), now_ms);
+                count
+            }
+            Taken::Blocked => 0,
+            Taken::HungUp => {
+                let alive = matches!(self.state, State::Detached | State::Active);
+                self.look_at = alive.then_some(now_ms + HUNG_UP_LOOK_MS);
+                self.step(Event::HoldersGone, now_ms);
+                0
+            }
+        };
+        if time_is_over {
+            self.step(Event::DrainTimeOver, now_ms);
+        }
+        count
+    }
+
+    fn take(&mut self, chunk: &[u8], now_ms: u64) {
+        let seq = self.store.take(chunk, now_ms);
+        self.status.seq.set(self.store.seq());
+        self.note_activity(now_ms);
+        if self.status.output.add(chunk.len()) {
+            self.tell(TerminalEvent::OverLimit);
+        }
+        let mut shared: Option<Bytes> = None;
+        for viewer in self.crowd.iter_mut() {
+            if let Outbox::Live(queue) = &mut viewer.outbox {
+                let bytes = shared.get_or_insert_with(|| Bytes::copy_from_slice(chunk));
+                match queue.push_output(seq, bytes, now_ms) {
+                    Pushed::Queued | Pushed::Pause | Pushed::Dropped => {}
+                }
+            }
+        }
+        // A viewer's own terminal answers the program's questions.
+        let unanswered = !self.crowd.has_writer();
+        let replies = self.store.take_replies(unanswered, now_ms);
+        if let Some(tty) = &mut self.tty {
+            tty.queue(&replies);
+        }
+    }
+
+    /// Gives viewers what they have room for, and those that have everything their last frame.
+    fn refill(&mut self, now_ms: u64) -> bool {
+        let mut progress = false;
+        let finished = self.closed.is_some();
+        let mut logs = Vec::new();
+        for viewer in self.crowd.iter_mut() {
+            progress |= match viewer.options.view {
+                View::Screen => resync(viewer, &mut self.store, now_ms, self.pty, &mut logs),
+                View::Lines => pull_lines(viewer, &mut self.store, finished),
+                View::Bytes => pull_bytes(viewer, &self.store, now_ms),
+            };
+            progress |= close_if_complete(viewer, &self.store, now_ms);
+        }
+        for body in logs {
+            self.crowd.log(body);
+        }
+        progress
+    }
+
+    fn tick(&mut self, now_ms: u64) {
+        self.store.tick(now_ms);
+        self.apply_size(now_ms);
+        if self.look_at.is_some_and(|at| at <= now_ms) {
+            self.look_at = None;
+            if let Some(tty) = &mut self.tty {
+                tty.look_again();
+            }
+        }
+        if self.hold_until.is_some_and(|until| until <= now_ms) {
+            self.hold_until = None;
+            self.tell(TerminalEvent::Ready { size: None });
+        }
+        let idle_ms = now_ms.saturating_sub(self.idle.active_ms);
+        if idle_ms >= IDLE_MS && !self.idle.told && self.tty.is_some() {
+            self.idle.told = true;
+            self.crowd.log(EventBody::PtyIdle { pty: self.pty, idle_ms });
+        }
+        let was_empty = self.crowd.is_empty();
+        self.crowd.drop_where(|viewer| match &mut viewer.outbox {
+            Outbox::Live(queue) => {
+                (queue.tick(now_ms) == Tick::TooSlow).then_some(CloseReason::TooSlow)
+            }
+            Outbox::Pull(_) => None,
+        });
+        self.tell_if_left(was_empty, now_ms);
+    }
+
+    /// Sets the timer for whatever is due next. Whether it is due already.
+    fn timer_rang(&mut self, context: &mut Context<'_>, now_ms: u64) -> bool {
+        let idle = (!self.idle.told && self.tty.is_some()).then_some(self.idle.active_ms + IDLE_MS);
+        let viewers = self.crowd.iter().filter_map(|viewer| match &viewer.outbox {
+            Outbox::Live(queue) => queue.deadline_ms(),
+            Outbox::Pull(_) => None,
+        });
+        let next = [
+            self.store.deadline_ms(),
+            self.tty.as_ref().and_then(Tty::deadline_ms),
+            self.hold_until,
+            self.drain_until,
+            self.look_at,
+            idle,
+        ];
+        let Some(next) = next.into_iter().flatten().chain(viewers).min() else { return false };
+        let at = self.shared.epoch + Duration::from_millis(next.max(now_ms));
+        if self.timer.deadline() != at {
+            self.timer.as_mut().reset(at);
+        }
+        self.timer.as_mut().poll(context).is_ready()
+    }
+
+    fn note_activity(&mut self, now_ms: u64) {
+        self.idle = Idle { active_ms: now_ms, told: false };
+        self.status.active_at.set(Instant::now());
+    }
+
+    fn tell(&self, event: TerminalEvent) {
+        drop(self.shared.inbox.send(Happening::Terminal { pty: self.pty, event }));
+    }
+}
+
+/// What a new viewer sees first.
+fn show(viewer: &mut Viewer, store: &mut Store, lines: usize, now_ms: u64) {
+    match &mut viewer.outbox {
+        Outbox::Live(queue) => {
+            queue.push_history(store.scrollback.history(lines), now_ms);
+            let snapshot = store.snapshot();
+            // A first snapshot ends no time of lagging.
+            let _none = queue.push_snapshot(store.seq(), store.size(), snapshot, now_ms);
+        }
+        Outbox::Pull(_) => {
+            viewer.cursor = match viewer.options.view {
+                View::Lines => {
+                    let kept = store.scrollback.len().min(lines) as u64;
+                    store.scrollback.lines_total() - kept
+                }
+                View::Screen | View::Bytes => 0,
+            };
+        }
+    }
+}
+
+/// A viewer that missed bytes and has room again gets the screen.
+fn resync(
+    viewer: &mut Viewer,
+    store: &mut Store,
+    now_ms: u64,
+    pty: PtyId,
+    logs: &mut Vec<EventBody>,
+) -> bool {
+    let name = viewer.name();
+    let Outbox::Live(queue) = &mut viewer.outbox else { return false };
+    if !queue.wants_snapshot() {
+        return false;
+    }
+    let snapshot = store.snapshot();
+    if let Some(episode) = queue.push_snapshot(store.seq(), store.size(), snapshot, now_ms) {
+        logs.push(EventBody::PtyOutputThrottled {
+            pty,
+            viewer: name,
+            dropped_bytes: episode.dropped,
+            episode_ms: episode.lasted_ms,
+        });
+    }
+    true
+}
+
+/// Rendered lines as they leave the screen; at the end what is still on it.
+fn pull_lines(viewer: &mut Viewer, store: &mut Store, finished: bool) -> bool {
+    let Outbox::Pull(queue) = &mut viewer.outbox else { return false };
+    let total = store.scrollback.lines_total();
+    let mut progress = false;
+    while viewer.cursor < total && queue.has_room() {
+        let missing = usize::try_from(total - viewer.cursor).unwrap_or(usize::MAX);
+        // Lines that the scrollback has dropped since are passed over.
+        let kept = missing.min(store.scrollback.len());
+        let lines = store.scrollback.last(kept).take(LINES_AT_ONCE);
+        let (text, count) = joined(lines);
+        viewer.cursor = total - kept as u64 + count;
+        push_history(queue, text);
+        progress = true;
+        if count == 0 {
+            break;
+        }
+    }
+    if finished && viewer.cursor == total && queue.has_room() {
+        let lines = store.screen_lines();
+        push_history(queue, joined(lines.iter().map(Vec::as_slice)).0);
+        viewer.cursor = total + 1;
+        progress = true;
+    }
+    progress
+}
+
+fn push_history(queue: &mut crate::viewer::outbox::PullQueue, text: Vec<u8>) {
+    let text = Bytes::from(text);
+    for start in (0..text.len()).step_by(wire::frame::FRAME_BYTES_MAX) {
+        let end = text.len().min(start + wire::frame::FRAME_BYTES_MAX);
+        queue.push_shared(4, text.slice(start..end));
+    }
+}
+
+fn joined<'a>(lines: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, u64) {
+    let mut text = Vec::new();
+    let mut count = 0;
+    for line in lines {
+        text.extend_from_slice(line);
+        text.extend_from_slice(b"\r\n");
+        count += 1;
+    }
+    (text, count)
+}
+
+/// Raw bytes from the oldest that is kept.
+fn pull_bytes(viewer: &mut Viewer, store: &Store, now_ms: u64) -> bool {
+    let mut progress = false;
+    while let Outbox::Pull(queue) = &mut viewer.outbox
+        && queue.has_room()
+        && viewer.cursor < store.seq()
+    {
+        progress = true;
+        match store.ring.read(viewer.cursor) {
+            crate::ring::Read::Gap { oldest } => {
+                let gap = Frame::Gap { from: viewer.cursor, to: oldest };
+                viewer.tell(&gap, now_ms);
+                viewer.cursor = oldest;
+            }
+            crate::ring::Read::Bytes([first, second]) => {
+                let piece = if first.is_empty() { second } else { first };
+                let piece = piece.get(..RAW_AT_ONCE.min(piece.len())).unwrap_or_default();
+                let frame = Frame::Output { seq: viewer.cursor, bytes: piece.to_vec() };
+                queue.push(&frame);
+                viewer.cursor += piece.len() as u64;
+            }
+        }
+    }
+    progress
+}
+
+/// The last frame, once everything before it was given.
+fn close_if_complete(viewer: &mut Viewer, store: &Store, now_ms: u64) -> bool {
+    let Some(close) = viewer.closing.clone().filter(|_| !viewer.told_last) else { return false };
+    let complete = match (&viewer.outbox, viewer.options.view) {
+        (Outbox::Live(queue), _) => queue.open_episode(now_ms).is_none(),
+        (Outbox::Pull(_), View::Lines) => viewer.cursor > store.scrollback.lines_total(),
+        (Outbox::Pull(_), View::Screen | View::Bytes) => viewer.cursor >= store.seq(),
+    };
+    // Who leaves by himself does not wait for the rest.
+    let leaves = !matches!(close.reason, CloseReason::Exited | CloseReason::SessionEnded);
+    if complete || leaves {
+        viewer.told_last = true;
+        viewer.outbox.last(&Frame::Close(close), now_ms);
+    }
+    complete || leaves
+}
+
+/// Answers with a memfd.
+pub fn answer_bytes(reply: Reply, bytes: &[u8]) {
+    match link::memfd::sealed("mews-scrollback", bytes) {
+        Ok(fd) => reply.descriptor(fd),
+        Err(error) => {
+            let words = format!("no memory file for the scrollback: {error}");
+            reply.error(WireError::new(ErrorCode::Internal, words));
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The viewers of one terminal: who is there, who may write, who comes and goes.
+//!
+//! Does not know what is shown; the terminal (or the pipe streams) fills the outboxes.
+
+use super::outbox::Outbox;
+use super::roles;
+use super::{Incoming, Viewer};
+use crate::broker::Happening;
+use crate::terminal::{Status, TerminalEvent};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::task::Context;
+use tokio::sync::mpsc;
+use wire::frame::{Close, CloseReason, Frame, RoleChange};
+use wire::{AttachOptions, EventBody, PtyId, Role, Size};
+
+/// More would be a mistake or an attack; each costs up to a queue of memory.
+pub const VIEWERS_MAX: usize = 64;
+/// Frames taken from one viewer before the others have their turn.
+const FRAMES_PER_TURN: usize = 8;
+
+/// What the writer wants of the program.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Wish {
+    Input(Vec<u8>),
+    Resize(Size),
+    Stdin(Vec<u8>),
+    StdinEof,
+    /// `mews run` itself has gone.
+    RunnerLeft,
+}
+
+#[derive(Debug)]
+pub struct Crowd {
+    pty: PtyId,
+    viewers: Vec<Viewer>,
+    came: u64,
+    status: Rc<Status>,
+    inbox: mpsc::UnboundedSender<Happening>,
+}
+
+/// What one round of reading and writing brought.
+#[derive(Debug, Default)]
+pub struct Round {
+    pub progress: bool,
+    pub wishes: Vec<Wish>,
+}
+
+impl Crowd {
+    #[must_use]
+    pub fn new(pty: PtyId, status: Rc<Status>, inbox: mpsc::UnboundedSender<Happening>) -> Self {
+        Self { pty, viewers: Vec::new(), came: 0, status, inbox }
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Viewer> {
+        self.viewers.iter_mut()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Viewer> {
+        self.viewers.iter()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.viewers.is_empty()
+    }
+
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.viewers.len() >= VIEWERS_MAX
+    }
+
+    #[must_use]
+    pub fn has_writer(&self) -> bool {
+        self.viewers.iter().any(|viewer| viewer.role == Role::Writer)
+    }
+
+    /// Takes a viewer in. `greet` makes its first frame, from its role and who else is here.
+    ///
+    /// # Errors
+    /// Its stream is not one.
+    pub fn join(
+        &mut self,
+        stream: OwnedFd,
+        read: &[u8],
+        options: AttachOptions,
+        outbox: Outbox,
+        now_ms: u64,
+        greet: impl FnOnce(Role, Vec<String>) -> Frame,
+    ) -> io::Result<&mut Viewer> {
+        self.came += 1;
+        let joined = roles::join(&options, self.has_writer());
+        let mut viewer = Viewer::new(self.came, stream, read, options, outbox)?;
+        viewer.role = joined.role;
+        if joined.takes_over {
+            self.demote_writer(&viewer.name(), now_ms);
+        }
+        let others = self.viewers.iter().map(Viewer::name).collect();
+        viewer.tell(&greet(viewer.role, others), now_ms);
+        self.log(EventBody::PtyAttached {
+            pty: self.pty,
+            viewer: viewer.name(),
+            role: viewer.role,
+        });
+        let at = self.viewers.len();
+        self.viewers.push(viewer);
+        self.tell_status();
+        self.viewers.get_mut(at).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Tells all viewers but the writer.
+    pub fn tell_observers(&mut self, frame: &Frame, now_ms: u64) {
+        for viewer in self.viewers.iter_mut().filter(|v| v.role != Role::Writer) {
+            viewer.tell(frame, now_ms);
+        }
+    }
+
+    pub fn tell_writer(&mut self, frame: &Frame, now_ms: u64) {
+        for viewer in self.viewers.iter_mut().filter(|v| v.role == Role::Writer) {
+            viewer.tell(frame, now_ms);
+        }
+    }
+
+    /// Every viewer is told this when it has got all that came before.
+    pub fn close_all(&mut self, close: &Close) {
+        for viewer in &mut self.viewers {
+            viewer.closing.get_or_insert_with(|| close.clone());
+        }
+    }
+
+    /// Writes to and reads from every viewer. `take_input`: whether the program takes more now.
+    pub fn turn(&mut self, context: &mut Context<'_>, now_ms: u64, take_input: bool) -> Round {
+        let mut round = Round::default();
+        let mut index = 0;
+        while index < self.viewers.len() {
+            match self.turn_of(index, context, now_ms, take_input, &mut round) {
+                None => index += 1,
+                Some(reason) => {
+                    round.progress = true;
+                    self.remove(index, reason, &mut round);
+                }
+            }
+        }
+        round
+    }
+
+    /// One viewer's round. A reason if it is gone.
+    fn turn_of(
+        &mut self,
+        index: usize,
+        context: &mut Context<'_>,
+        now_ms: u64,
+        take_input: bool,
+        round: &mut Round,
+    ) -> Option<CloseReason> {
+        for _ in 0..FRAMES_PER_TURN {
+            let viewer = self.viewers.get_mut(index)?;
+            let wanted = take_input || viewer.role != Role::Writer;
+            match viewer.poll_frame(context, wanted) {
+                Incoming::Nothing => break,
+                Incoming::Frame(frame) => {
+                    round.progress = true;
+                    self.obey(index, frame, now_ms, &mut round.wishes);
+                }
+                // What still waits for it has no reader.
+                Incoming::Gone => return Some(CloseReason::Detached),
+                Incoming::Bad => {
+                    viewer.closing = Some(Close { reason: CloseReason::BadFrame, exit: None });
+                    break;
+                }
+            }
+        }
+        let viewer = self.viewers.get_mut(index)?;
+        match viewer.poll_write(context, now_ms) {
+            Ok(went) => {
+                round.progress |= went > 0;
+                self.status.written.set(self.status.written.get() + went);
+            }
+            Err(_hung_up) => return Some(CloseReason::Detached),
+        }
+        if viewer.overwhelmed {
+            return Some(CloseReason::TooSlow);
+        }
+        if viewer.outbox.is_done() {
+            return Some(viewer.closing.as_ref().map_or(CloseReason::Detached, |c| c.reason));
+        }
+        None
+    }
+
+    fn obey(&mut self, index: usize, frame: Frame, now_ms: u64, wishes: &mut Vec<Wish>) {
+        let Some(viewer) = self.viewers.get_mut(index) else { return };
+        let is_writer = viewer.role == Role::Writer;
+        match frame {
+            Frame::Input(bytes) if is_writer => wishes.push(Wish::Input(bytes)),
+            Frame::Stdin(bytes) if is_writer => wishes.push(Wish::Stdin(bytes)),
+            Frame::StdinEof if is_writer => wishes.push(Wish::StdinEof),
+            // An observer's keys go nowhere, and that is no mistake of its client.
+            Frame::Input(_) | Frame::Stdin(_) | Frame::StdinEof | Frame::Pong => {}
+            Frame::Resize(size) => {
+                viewer.size = Some(size.clamped());
+                if is_writer {
+                    wishes.push(Wish::Resize(size.clamped()));
+                }
+            }
+            Frame::Role(change) => self.change_role(index, change.role, now_ms, wishes),
+            Frame::Close(_) => {
+                viewer.closing = Some(Close { reason: CloseReason::Detached, exit: None });
+            }
+            Frame::Ping => viewer.tell(&Frame::Pong, now_ms),
+            Frame::Hello(_)
+            | Frame::Output { .. }
+            | Frame::Snapshot { .. }
+            | Frame::History(_)
+            | Frame::Throttled { .. }
+            | Frame::Out(_)
+            | Frame::Err(_)
+            | Frame::Gap { .. }
+            | Frame::Ack(_)
+            | Frame::Title(_)
+            | Frame::Bell => {
+                viewer.closing = Some(Close { reason: CloseReason::BadFrame, exit: None });
+            }
+        }
+    }
+
+    fn change_role(&mut self, index: usize, role: Role, now_ms: u64, wishes: &mut Vec<Wish>) {
+        let Some(viewer) = self.viewers.get(index) else { return };
+        if viewer.role == role {
+            return;
+        }
+        if role == Role::Writer {
+            self.demote_writer(&viewer.name(), now_ms);
+        }
+        let Some(viewer) = self.viewers.get_mut(index) else { return };
+        viewer.role = role;
+        viewer.tell(&Frame::Role(RoleChange { role, by: None }), now_ms);
+        if let (Role::Writer, Some(size)) = (role, viewer.size) {
+            wishes.push(Wish::Resize(size));
+        }
+        let viewer = viewer.name();
+        self.log(EventBody::PtyRole { pty: self.pty, viewer, role });
+        self.tell_status();
+    }
+
+    fn demote_writer(&mut self, by: &str, now_ms: u64) {
+        let Some(old) = self.viewers.iter_mut().find(|viewer| viewer.role == Role::Writer) else {
+            return;
+        };
+        old.role = Role::Observer;
+        let change = RoleChange { role: Role::Observer, by: Some(by.to_owned()) };
+        old.tell(&Frame::Role(change), now_ms);
+        let viewer = old.name();
+        self.log(EventBody::PtyRole { pty: self.pty, viewer, role: Role::Observer });
+    }
+
+    fn remove(&mut self, index: usize, reason: CloseReason, round: &mut Round) {
+        let viewer = self.viewers.remove(index);
+        if viewer.options.runner {
+            round.wishes.push(Wish::RunnerLeft);
+        }
+        self.log(EventBody::PtyDetached {
+            pty: self.pty,
+            viewer: viewer.name(),
+            reason: reason.as_str().to_owned(),
+        });
+        self.tell_status();
+    }
+
+    /// Drops viewers for which `gone` gives a reason.
+    pub fn drop_where(&mut self, mut gone: impl FnMut(&mut Viewer) -> Option<CloseReason>) {
+        let mut index = 0;
+        while let Some(viewer) = self.viewers.get_mut(index) {
+            match gone(viewer) {
+                Some(reason) => self.remove(index, reason, &mut Round::default()),
+                None => index += 1,
+            }
+        }
+    }
+
+    fn tell_status(&self) {
+        self.status.viewers.set(u32::try_from(self.viewers.len()).unwrap_or(u32::MAX));
+        self.status.has_writer.set(self.has_writer());
+    }
+
+    pub fn log(&self, body: EventBody) {
+        let event = TerminalEvent::Log(body);
+        // The broker's inbox is gone only when the process ends.
+        drop(self.inbox.send(Happening::Terminal { pty: self.pty, event }));
+    }
+}
