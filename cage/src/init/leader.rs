@@ -10,6 +10,8 @@ use crate::init::report::{Record, Step, Word};
 use crate::orders::ExecExit;
 use crate::sys::{self, inside};
 use link::Packets;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, setsid};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,17 +60,30 @@ fn start(command: &Command, stdio: &Stdio, report: &OwnedFd) -> Result<i32, (Ste
 /// Reports first and reaps after, so that a kill between the two loses nothing: the zombie then
 /// falls to pid 1.
 fn report_end(words: &Packets, id: u64, payload: i32) {
-    let ended = loop {
-        match inside::wait_and_leave(payload) {
-            Ok(ended) => break ended,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_no_child) => return,
-        }
-    };
+    let Some(ended) = wait_and_relay(payload) else { return };
     if let Ok(bytes) = serde_json::to_vec(&Word::Exited(exit_of(id, &ended))) {
         drop(words.send(&bytes, &[]));
     }
-    nix::sys::wait::waitpid(Pid::from_raw(payload), None).ok();
+    waitpid(Pid::from_raw(payload), None).ok();
+}
+
+/// Waits for the payload's end. The hangup of a terminal comes to the session's leader alone, so it
+/// is passed on, as the kernel does it when a leader dies of it: SIGHUP and SIGCONT to the group.
+fn wait_and_relay(payload: i32) -> Option<inside::Ended> {
+    let awaited = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGHUP]);
+    loop {
+        match inside::look_at(payload) {
+            Ok(Some(ended)) => return Some(ended),
+            Ok(None) => {}
+            Err(_no_child) => return None,
+        }
+        // Both are blocked, so none is lost between the look and the wait.
+        if awaited.wait() == Ok(Signal::SIGHUP) {
+            let group = Pid::from_raw(-payload);
+            kill(group, Signal::SIGHUP).ok();
+            kill(group, Signal::SIGCONT).ok();
+        }
+    }
 }
 
 /// What the kernel said, in the order's own terms.

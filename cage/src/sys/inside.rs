@@ -17,9 +17,11 @@ pub(crate) struct Ended {
 }
 
 /// waitid(2) for one child, leaving it a zombie (WNOWAIT): the kernel's own call also gives the
-/// usage, which the C library's does not. Waits; ECHILD: no such child.
-pub(crate) fn wait_and_leave(pid: i32) -> io::Result<Ended> {
-    waitid(libc::P_PID, pid.unsigned_abs(), libc::WEXITED | libc::WNOWAIT)
+/// usage, which the C library's does not. `None`: it has not ended. ECHILD: no such child.
+pub(crate) fn look_at(pid: i32) -> io::Result<Option<Ended>> {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    let ended = waitid(libc::P_PID, pid.unsigned_abs(), options)?;
+    Ok((ended.pid != 0).then_some(ended))
 }
 
 /// waitid(2) for any child that has ended, reaping it. `None`: there is none now.
@@ -54,12 +56,16 @@ fn zeroed<T: Copy>() -> T {
     unsafe { MaybeUninit::<T>::zeroed().assume_init() }
 }
 
-/// Sets the disposition of a signal to default or ignore. Errors (SIGKILL, SIGSTOP, numbers that the
-/// C library keeps) are of no interest: those cannot have been changed either.
+/// rt_sigaction(2): sets the disposition of a signal to default or ignore. The kernel's own call,
+/// since C libraries keep some numbers for themselves, which may come to us ignored all the same.
+/// SIGKILL and SIGSTOP cannot be changed, and cannot have been.
 pub(crate) fn set_disposition(signal: i32, ignore: bool) {
-    let handler = if ignore { libc::SIG_IGN } else { libc::SIG_DFL };
-    // SAFETY: installs no handler, so no code of ours can run in signal context.
-    unsafe { libc::signal(signal, handler) };
+    // The kernel's structure: handler, flags, restorer, mask. Without a handler the rest is unused.
+    let action: [usize; 4] = [usize::from(ignore), 0, 0, 0];
+    let old: *mut usize = std::ptr::null_mut();
+    // SAFETY: reads the four words, with a mask of 8 bytes; installs no handler, so no code of ours
+    // can run in signal context.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, action.as_ptr(), old, 8_usize) };
 }
 
 /// prlimit(2) on ourselves: sets if `new` is given, returns what was before.

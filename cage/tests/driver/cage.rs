@@ -75,6 +75,14 @@ fn landlock_abi() -> u32 {
     7
 }
 
+/// A cage with all walls, told to go.
+pub(crate) fn ready() -> Cage {
+    let mut program = program();
+    program.seccomp = true;
+    let filter = cage::seccomp::compile(cage::seccomp::Profile::Default);
+    Cage::ready(program, Some(&filter)).0
+}
+
 impl Cage {
     /// A cage that has said what it is, and was told to go.
     pub(crate) fn ready(program: Program, filter: Option<&[u8]>) -> (Self, Attestation) {
@@ -294,6 +302,13 @@ impl Screen {
         std::mem::replace(&mut self.seen, rest)
     }
 
+    pub(crate) fn resize(&self, size: Size) {
+        let size =
+            libc::winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: the pointer is to a local of the type that the call reads.
+        unsafe { set_window_size(self.master.as_raw_fd(), &raw const size) }.unwrap();
+    }
+
     /// Reads until the last holder is gone.
     pub(crate) fn rest(&mut self) -> String {
         while self.read_some() {}
@@ -330,6 +345,13 @@ pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
     poll(&mut fds, PollTimeout::from(PATIENCE_MS)).unwrap() == 1
 }
+
+nix::ioctl_write_ptr_bad!(
+    /// TIOCSWINSZ.
+    set_window_size,
+    libc::TIOCSWINSZ,
+    libc::winsize
+);
 
 fn set_inheritable(fd: BorrowedFd<'_>, inheritable: bool) {
     let flags = if inheritable { FdFlag::empty() } else { FdFlag::FD_CLOEXEC };
