@@ -71,6 +71,8 @@ struct Told {
 pub(crate) struct OneShot {
     pub(crate) commands: Commands,
     told: watch::Receiver<Told>,
+    /// Owns the link: its end is the link's.
+    driver: tokio::task::JoinHandle<()>,
     child: tokio::process::Child,
     stderr: File,
 }
@@ -94,9 +96,9 @@ impl OneShot {
         let link = AsyncPackets::new(ours).map_err(system)?;
         let (queue, commands) = mpsc::channel(16);
         let (tell, told) = watch::channel(Told::default());
-        tokio::spawn(drive(link, commands, tell));
+        let driver = tokio::spawn(drive(link, commands, tell));
         let authority = std::sync::Arc::new(UnixStream::pair().map_err(system)?);
-        Ok(Self { commands: Commands { queue, authority }, told, child, stderr })
+        Ok(Self { commands: Commands { queue, authority }, told, driver, child, stderr })
     }
 
     pub(crate) async fn spawn(&mut self, spec: &SpawnSpec) -> Result<Spawned, Failure> {
@@ -139,10 +141,8 @@ impl OneShot {
         let gone = self.told.wait_for(|told| told.is_gone || told.link_ended);
         // Late or lost: the end of the link below makes the supervisor kill what is left.
         drop(tokio::time::timeout(STOP, gone).await);
-        let Self { commands, child, .. } = &mut self;
-        let (closed, _nobody) = mpsc::channel(1);
-        commands.queue = closed;
-        drop(tokio::time::timeout(STOP, child.wait()).await);
+        self.driver.abort();
+        drop(tokio::time::timeout(STOP, self.child.wait()).await);
     }
 
     /// A supervisor that died says why on its standard error.
