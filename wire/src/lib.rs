@@ -22,6 +22,7 @@ pub mod event;
 pub mod exit;
 pub mod frame;
 pub mod ids;
+pub mod recording;
 pub mod size;
 pub mod spawn;
 pub mod supervisor;
