@@ -19,6 +19,8 @@ pub(crate) enum HostError {
         "root lacks the capability {0}, which starting cages needs. Start mews as an ordinary user, or give the container this capability"
     )]
     Capability(&'static str),
+    #[error("uid {uid}, as which mews-sessiond runs, cannot walk to {}. Type: chmod o+x {}", path.display(), folder.display())]
+    Unreachable { path: PathBuf, folder: PathBuf, uid: u32 },
     #[error("user database: {0}")]
     Users(nix::Error),
 }
@@ -102,10 +104,30 @@ impl Host {
             make(&path, mode, self.uid)?;
         }
         if !self.one_shot {
+            if self.is_root() {
+                for path in [&dirs.run, &dirs.state] {
+                    self.check_reachable(path)?;
+                }
+            }
             let db = dirs.state.join("db");
             make_for(&db, 0o700, self.sessiond)?;
         }
         Ok(())
+    }
+
+    /// sessiond opens its sockets and its database by path.
+    fn check_reachable(&self, path: &Path) -> Result<(), HostError> {
+        let closed = path
+            .ancestors()
+            .find(|folder| std::fs::metadata(folder).is_ok_and(|meta| meta.mode() & 0o001 == 0));
+        match closed {
+            None => Ok(()),
+            Some(folder) => Err(HostError::Unreachable {
+                path: path.to_owned(),
+                folder: folder.to_owned(),
+                uid: self.sessiond.uid,
+            }),
+        }
     }
 
     /// `<state>/homes/<uid>/<name>`, made if it is not there.

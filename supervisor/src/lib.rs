@@ -29,7 +29,6 @@ mod permit;
 mod programs;
 mod pump;
 mod reconcile;
-mod recording;
 mod requests;
 mod server;
 mod sessiond;

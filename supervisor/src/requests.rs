@@ -2,7 +2,7 @@
 
 use crate::cage::Cage;
 use crate::ending;
-use crate::files;
+use crate::files::{self, FileError};
 use crate::permit::{Call, Reply};
 use crate::spawn::recipe;
 use crate::supervisor::{Stop, Supervisor};
@@ -141,25 +141,24 @@ pub(crate) async fn scrollback(_supervisor: Rc<Supervisor>, call: Call) -> Reply
 /// What an ended cage left on disk.
 fn stored(cage: &Cage, pty: PtyId, form: ScrollbackForm) -> Result<OwnedFd, WireError> {
     let uid = cage.record().uid;
-    let read = |name: &str| {
-        files::read_hostile(cage.folder(), name, uid, files::STORE_BYTES_MAX).map_err(|error| {
-            let words = format!("nothing is kept of this terminal: {error}");
-            WireError::new(ErrorCode::NotFound, words)
-        })
+    let nothing = |error: FileError| {
+        WireError::new(ErrorCode::NotFound, format!("nothing is kept of this terminal: {error}"))
     };
     match form {
         ScrollbackForm::Rendered => {
             let name = format!("{pty}.scrollback");
             files::open_hostile(cage.folder(), &name, uid, files::STORE_BYTES_MAX)
                 .map(OwnedFd::from)
-                .map_err(|error| {
-                    let words = format!("nothing is kept of this terminal: {error}");
-                    WireError::new(ErrorCode::NotFound, words)
-                })
+                .map_err(nothing)
         }
         ScrollbackForm::Raw => {
-            let raw = crate::recording::raw(&read(&format!("{pty}.rec"))?);
-            memfd::sealed("raw", &raw).map_err(internal)
+            let [whole, a, b] = wire::recording::part_names(pty)
+                .map(|name| files::read_hostile(cage.folder(), &name, uid, files::STORE_BYTES_MAX));
+            // The parts are there only if the broker died while it wrote.
+            let head = whole.map_err(nothing)?;
+            let tails = [a.unwrap_or_default(), b.unwrap_or_default()];
+            let file = wire::recording::join(&head, [&tails[0], &tails[1]]);
+            memfd::sealed("raw", &wire::recording::raw(&file)).map_err(internal)
         }
     }
 }
@@ -248,11 +247,13 @@ fn read_json<T: DeserializeOwned>(fd: OwnedFd) -> Result<T, WireError> {
     if fcntl(&fd, FcntlArg::F_GET_SEALS).is_err() {
         return Err(WireError::new(ErrorCode::BadRequest, "what came with it is no memory file"));
     }
-    let bytes = memfd::read(fd, SPEC_BYTES_MAX).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => {
-            WireError::new(ErrorCode::PayloadTooLarge, format!("argv and environment: {error}"))
-        }
-        _other => WireError::new(ErrorCode::BadRequest, format!("the request's file: {error}")),
+    let bytes = memfd::read(fd, SPEC_BYTES_MAX).map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::InvalidData {
+            ErrorCode::PayloadTooLarge
+        } else {
+            ErrorCode::BadRequest
+        };
+        WireError::new(code, format!("what came with the request: {error}"))
     })?;
     serde_json::from_slice(&bytes)
         .map_err(|e| WireError::new(ErrorCode::BadRequest, format!("not understood: {e}")))

@@ -102,7 +102,8 @@ async fn remember_terminals(cage: &Cage) {
 
 /// The broker died, or hangs, or speaks nonsense: its cage ends with it.
 pub(crate) async fn broker_lost(cage: &Cage) {
-    if let Some(broker) = cage.handles().broker.clone() {
+    let broker = cage.handles().broker.clone();
+    if let Some(broker) = broker {
         // ESRCH: it is dead already.
         let _dead = broker.signal(libc::SIGKILL);
         launch::wait_for(&broker).await;

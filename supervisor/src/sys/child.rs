@@ -347,6 +347,6 @@ fn write_file(path: &CStr, bytes: &[u8]) -> bool {
 }
 
 fn last_errno() -> i32 {
-    // SAFETY: the address of this thread's errno is always valid.
-    unsafe { *libc::__errno_location() }
+    // Reads errno and nothing else: async-signal-safe.
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
