@@ -1,0 +1,334 @@
+//! The supervisor's side of the link, for tests: speaks the real protocol, cages nothing.
+
+use link::nonblocking::AsyncPackets;
+use link::{Listener, Packet, Peer, memfd};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::{mpsc, watch};
+use wire::control::{self, Hello, Message};
+use wire::supervisor::{CageState, Phase, PtyState, Spawned, SupervisorNotice, SupervisorRequest};
+use wire::{
+    CageId, Cause, Enforced, ErrorCode, Event, EventBody, Exit, PtyId, Source, SpawnSpec, Usage,
+    WallState, WireError,
+};
+
+/// What it does with the next spawns.
+#[derive(Clone, Debug)]
+pub(crate) enum OnSpawn {
+    Run,
+    Refuse(WireError),
+    /// The cage lives, and the link breaks before the answer.
+    RunAndBreak,
+    /// Nothing lives, and the link breaks before the answer.
+    Break,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) on_spawn: OnSpawn,
+    pub(crate) cages: HashMap<CageId, CageState>,
+    pub(crate) unacked: BTreeMap<(CageId, Source), Vec<Event>>,
+    pub(crate) requests: Vec<SupervisorRequest>,
+    pub(crate) specs: Vec<SpawnSpec>,
+    /// Viewers that were handed down, with what had been read of them.
+    pub(crate) viewers: Vec<(UnixStream, Vec<u8>)>,
+    pub(crate) authorities: Vec<u32>,
+    sequences: HashMap<(CageId, Source), u64>,
+    out: Option<mpsc::UnboundedSender<(Message, Vec<OwnedFd>)>>,
+}
+
+/// A fake that serves until it is dropped; state outlives the links, as the real one's does.
+#[derive(Clone, Debug)]
+pub(crate) struct Fake {
+    state: Arc<Mutex<State>>,
+    changed: Arc<watch::Sender<u64>>,
+    serving: Arc<Mutex<Option<tokio::task::JoinHandle<()>>>>,
+}
+
+impl Fake {
+    pub(crate) fn new() -> Self {
+        let state = State {
+            on_spawn: OnSpawn::Run,
+            cages: HashMap::new(),
+            unacked: BTreeMap::new(),
+            requests: Vec::new(),
+            specs: Vec::new(),
+            viewers: Vec::new(),
+            authorities: Vec::new(),
+            sequences: HashMap::new(),
+            out: None,
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            changed: Arc::new(watch::channel(0).0),
+            serving: Arc::new(Mutex::new(None)),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Listens, in place of an earlier life if there was one.
+    pub(crate) fn start(&self, socket: &Path) {
+        self.stop();
+        let listener = Listener::bind(socket, 0o666).unwrap();
+        let listener = link::nonblocking::watch(listener.into()).unwrap();
+        let fake = self.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                let ready = listener.readable().await.unwrap();
+                let accepted = Listener::from_fd(ready.get_inner().try_clone().unwrap()).accept();
+                drop(ready);
+                // One link at a time, as the real one has.
+                fake.clone().link(AsyncPackets::new(accepted.unwrap()).unwrap()).await;
+                fake.state().out = None;
+            }
+        });
+        *self.serving.lock().unwrap() = Some(task);
+    }
+
+    /// Dies: link and socket are gone, cages live on.
+    pub(crate) fn stop(&self) {
+        if let Some(task) = self.serving.lock().unwrap().take() {
+            task.abort();
+        }
+        self.state().out = None;
+    }
+
+    async fn link(self, packets: AsyncPackets) {
+        let packets = Arc::new(packets);
+        packets.send(&Message::Hello(Hello::ours()).to_bytes(), &[]).await.unwrap();
+        let Ok(Some(hello)) = packets.recv().await else { return };
+        assert!(matches!(Message::parse(&hello.bytes), Ok(Message::Hello(_))));
+        assert_eq!(hello.fds.len(), 1, "the listener's duplicate comes with the hello");
+        let (out, mut queue) = mpsc::unbounded_channel::<(Message, Vec<OwnedFd>)>();
+        let resent: Vec<Event> = {
+            let mut state = self.state();
+            state.out = Some(out.clone());
+            state.unacked.values().flatten().cloned().collect()
+        };
+        for event in resent {
+            let notice = SupervisorNotice::Event { event };
+            out.send((Message::notify(&notice).unwrap(), Vec::new())).unwrap();
+        }
+        loop {
+            tokio::select! {
+                next = queue.recv() => {
+                    let Some((message, fds)) = next else { return };
+                    let borrowed: Vec<_> = fds.iter().map(std::os::fd::AsFd::as_fd).collect();
+                    if packets.send(&message.to_bytes(), &borrowed).await.is_err() {
+                        return;
+                    }
+                }
+                packet = packets.recv() => {
+                    let Ok(Some(packet)) = packet else { return };
+                    let Some(answer) = self.handle(packet) else { return };
+                    out.send(answer).unwrap();
+                }
+            }
+        }
+    }
+
+    /// `None`: the link breaks here.
+    fn handle(&self, packet: Packet) -> Option<(Message, Vec<OwnedFd>)> {
+        let Message::Request(request) = Message::parse(&packet.bytes).unwrap() else {
+            panic!("only requests come down")
+        };
+        let verb: SupervisorRequest = control::typed(request.body).unwrap();
+        self.state().requests.push(verb.clone());
+        let answer = self.answer(verb, packet.fds);
+        self.changed.send_modify(|count| *count += 1);
+        let (result, fds) = match answer? {
+            Ok((value, fds)) => (Ok(value), fds),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        Some((Message::answer(request.id, result), fds))
+    }
+
+    #[expect(clippy::type_complexity, reason = "an answer and its descriptors, or a broken link")]
+    fn answer(
+        &self,
+        verb: SupervisorRequest,
+        fds: Vec<OwnedFd>,
+    ) -> Option<Result<(Value, Vec<OwnedFd>), WireError>> {
+        let mut fds = fds.into_iter();
+        let plain = Ok((Value::Null, Vec::new()));
+        Some(match verb {
+            SupervisorRequest::Spawn { cage } => {
+                let (authority, spec) = (fds.next().unwrap(), fds.next().unwrap());
+                let spec: SpawnSpec =
+                    serde_json::from_slice(&memfd::read(spec, 1 << 24).unwrap()).unwrap();
+                assert_eq!(spec.cage, cage);
+                let mut state = self.state();
+                state.authorities.push(Peer::of(&authority).unwrap().uid);
+                state.specs.push(spec.clone());
+                let on_spawn = state.on_spawn.clone();
+                drop(state);
+                match on_spawn {
+                    OnSpawn::Run => Ok((json!(self.run(&spec)), Vec::new())),
+                    OnSpawn::Refuse(error) => Err(error),
+                    OnSpawn::RunAndBreak => {
+                        self.run(&spec);
+                        return None;
+                    }
+                    OnSpawn::Break => return None,
+                }
+            }
+            SupervisorRequest::Exec { cage, pty } => {
+                self.start_pty(cage, pty, &["exec".to_owned()]);
+                plain
+            }
+            SupervisorRequest::Attach { .. } => {
+                let (_authority, viewer) = (fds.next().unwrap(), fds.next().unwrap());
+                let read = memfd::read(fds.next().unwrap(), 1 << 20).unwrap();
+                self.state().viewers.push((viewer.into(), read));
+                plain
+            }
+            SupervisorRequest::Kill { cage, cause } | SupervisorRequest::End { cage, cause } => {
+                assert_eq!(fds.len(), 1, "an authority comes with it");
+                self.end(cage, &exit(None, Some(9), cause));
+                plain
+            }
+            SupervisorRequest::List => {
+                let states: Vec<CageState> = self.state().cages.values().cloned().collect();
+                let list = memfd::sealed("list", &serde_json::to_vec(&states).unwrap()).unwrap();
+                Ok((Value::Null, vec![list]))
+            }
+            SupervisorRequest::Ack { cage, source, seq } => {
+                if let Some(events) = self.state().unacked.get_mut(&(cage, source)) {
+                    events.retain(|event| event.seq > seq);
+                }
+                plain
+            }
+            SupervisorRequest::Forget { cage } => {
+                self.state().cages.remove(&cage);
+                plain
+            }
+            SupervisorRequest::Scrollback { cage, pty, .. }
+                if self.state().cages.contains_key(&cage) =>
+            {
+                let text = format!("output of {pty}\n");
+                Ok((Value::Null, vec![memfd::sealed("s", text.as_bytes()).unwrap()]))
+            }
+            SupervisorRequest::Scrollback { .. } => {
+                Err(WireError::new(ErrorCode::NotFound, "no such cage"))
+            }
+            SupervisorRequest::Plan { .. } => {
+                Ok((Value::Null, vec![memfd::sealed("p", b"{\"plan\":1}").unwrap()]))
+            }
+            SupervisorRequest::Shutdown { .. } => Ok((json!({ "living": 0 }), Vec::new())),
+            SupervisorRequest::DryRun
+            | SupervisorRequest::Input { .. }
+            | SupervisorRequest::Resize { .. }
+            | SupervisorRequest::Signal { .. } => plain,
+        })
+    }
+
+    fn run(&self, spec: &SpawnSpec) -> Spawned {
+        let mut enforced = Enforced::default();
+        enforced.push("userns", WallState::Enforced, "fake");
+        let argv: Vec<String> = spec.exec.argv.iter().map(wire::Arg::lossy).collect();
+        let cage = CageState {
+            cage: spec.cage,
+            session: spec.session,
+            run: spec.run,
+            uid: 0,
+            name: spec.name.clone(),
+            policy: "shell".into(),
+            plan_hash: "abc".into(),
+            phase: Phase::Running,
+            pid: Some(4242),
+            started_at_ms: 1,
+            enforced: enforced.clone(),
+            exit: None,
+            ptys: Vec::new(),
+            broker_seq: 0,
+            supervisor_seq: 0,
+        };
+        self.state().cages.insert(spec.cage, cage);
+        let planned = EventBody::CagePlanned {
+            plan_hash: "abc".into(),
+            policy: "shell".into(),
+            workspace: "/w".into(),
+        };
+        self.tell(spec.cage, Source::Supervisor, &planned);
+        let attested = EventBody::CageAttested { enforced: enforced.clone() };
+        self.tell(spec.cage, Source::Supervisor, &attested);
+        self.tell(spec.cage, Source::Supervisor, &EventBody::CageStarted { pid: 4242 });
+        self.start_pty(spec.cage, spec.pty, &argv);
+        Spawned { cage: spec.cage, plan_hash: "abc".into(), enforced, workspace: "/w".into() }
+    }
+
+    fn start_pty(&self, cage: CageId, pty: PtyId, argv: &[String]) {
+        let state = PtyState {
+            pty,
+            argv: argv.to_vec(),
+            tty: true,
+            size: None,
+            viewers: 0,
+            has_writer: false,
+            seq: 0,
+            pid: Some(2),
+            exit: None,
+        };
+        self.state().cages.get_mut(&cage).unwrap().ptys.push(state);
+        let allocated = EventBody::PtyAllocated { pty, argv: argv.to_vec(), tty: true, size: None };
+        self.tell(cage, Source::Broker, &allocated);
+        self.tell(cage, Source::Broker, &EventBody::PtyStarted { pty, pid: 2 });
+    }
+
+    /// Appends an event to its source's file and sends it where there is a link.
+    pub(crate) fn tell(&self, cage: CageId, source: Source, body: &EventBody) {
+        let mut state = self.state();
+        let seq = state.sequences.entry((cage, source)).or_insert(0);
+        *seq += 1;
+        let event = Event::new(cage, source, *seq, 1000, body);
+        if let Some(known) = state.cages.get_mut(&cage) {
+            match source {
+                Source::Broker => known.broker_seq = event.seq,
+                Source::Supervisor => known.supervisor_seq = event.seq,
+            }
+        }
+        state.unacked.entry((cage, source)).or_default().push(event.clone());
+        if let Some(out) = &state.out {
+            let notice = SupervisorNotice::Event { event };
+            // A link that has just broken: sent again over the next one.
+            drop(out.send((Message::notify(&notice).unwrap(), Vec::new())));
+        }
+    }
+
+    /// The cage ends by itself or by force; nothing of it is left.
+    pub(crate) fn end(&self, cage: CageId, exit: &Exit) {
+        let ptys: Vec<PtyId> = {
+            let mut state = self.state();
+            let known = state.cages.get_mut(&cage).unwrap();
+            known.phase = Phase::Gone;
+            known.exit = Some(exit.clone());
+            known.ptys.iter_mut().for_each(|pty| pty.exit = Some(exit.clone()));
+            known.ptys.iter().map(|pty| pty.pty).collect()
+        };
+        for pty in ptys {
+            let closed = EventBody::PtyClosed { pty, exit: exit.clone(), bytes: 5, lines: 1 };
+            self.tell(cage, Source::Broker, &closed);
+        }
+        self.tell(cage, Source::Broker, &EventBody::CageExited { exit: exit.clone() });
+        self.tell(cage, Source::Supervisor, &EventBody::CageGone {});
+    }
+
+    /// Waits until the state is so.
+    pub(crate) async fn until(&self, is_so: impl Fn(&State) -> bool) {
+        let mut changes = self.changed.subscribe();
+        while !is_so(&self.state()) {
+            changes.changed().await.unwrap();
+        }
+    }
+}
+
+pub(crate) fn exit(code: Option<u8>, signal: Option<u8>, cause: Cause) -> Exit {
+    Exit { code, signal, core: false, cause, message: None, usage: Usage::default() }
+}

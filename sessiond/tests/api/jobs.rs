@@ -1,0 +1,174 @@
+use crate::client::{Daemon, job_body};
+use crate::fake::{OnSpawn, exit};
+use crate::run;
+use serde_json::{Value, json};
+use wire::supervisor::SupervisorRequest;
+use wire::{Cause, ErrorCode, WireError};
+
+#[test]
+fn a_job_runs_tells_its_events_and_leaves_its_scrollback() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let started = daemon.started().await;
+        assert_eq!(started.name, "bash-1");
+        assert_eq!(started.enforced.walls.len(), 1);
+        let session = started.session.to_string();
+        let view = daemon.state(&session, "running").await;
+        assert_eq!(view["cages"][0]["phase"], "running");
+        assert_eq!(view["runs"][0]["state"], "running");
+        daemon.fake.end(started.cage, &exit(Some(7), None, Cause::Exited));
+        let wait = format!("/ptys/{}/wait?timeout_ms=5000", started.pty);
+        let (status, told) = daemon.post(&wait, Value::Null).await;
+        assert_eq!((status, &told["exit"]["code"]), (200, &json!(7)));
+        let view = daemon.state(&session, "ended").await;
+        assert_eq!(view["runs"][0]["state"], "done");
+        assert_eq!(view["runs"][0]["exit"]["code"], 7);
+        assert_eq!(view["cages"][0]["phase"], "gone");
+        assert_eq!(
+            daemon.kinds(&session).await,
+            [
+                "session.created",
+                "run.created",
+                "cage.planned",
+                "cage.attested",
+                "cage.started",
+                "run.started",
+                "pty.allocated",
+                "pty.started",
+                "pty.closed",
+                "cage.exited",
+                "run.ended",
+                "cage.gone",
+                "session.ended",
+            ]
+        );
+        // Filed: it is there when the supervisor is not.
+        daemon
+            .fake
+            .until(|state| {
+                state.requests.iter().any(|r| matches!(r, SupervisorRequest::Scrollback { .. }))
+            })
+            .await;
+        let path = format!("/ptys/{}/scrollback", started.pty);
+        let want = format!("output of {}\n", started.pty);
+        assert_eq!(daemon.raw("GET", &path, None).await, (200, want.clone().into()));
+        daemon.fake.stop();
+        daemon.poll_until(|daemon| daemon.app.link.peek().is_none()).await;
+        assert_eq!(daemon.raw("GET", &path, None).await, (200, want.into()));
+        assert_eq!(daemon.fake.state().unacked.values().map(Vec::len).sum::<usize>(), 0);
+    });
+}
+
+#[test]
+fn a_refused_spawn_passes_its_error_and_ends_the_session() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let refusal = WireError::wall("landlock", "Landlock is missing.");
+        daemon.fake.state().on_spawn = OnSpawn::Refuse(refusal.clone());
+        let session = daemon.session("bash").await;
+        let (status, error) = daemon.job(&session).await;
+        assert_eq!((status, &error["error"]), (422, &json!(refusal)));
+        let view = daemon.state(&session, "ended").await;
+        assert_eq!(view["runs"][0]["state"], "failed");
+        assert_eq!(view["runs"][0]["exit"]["cause"], "cage_setup");
+        assert_eq!(view["runs"][0]["error"]["details"]["wall"], "landlock");
+        let kinds = daemon.kinds(&session).await;
+        assert_eq!(kinds, ["session.created", "run.created", "run.failed", "session.ended"]);
+        assert_eq!(daemon.job(&session).await.0, 410);
+    });
+}
+
+#[test]
+fn what_is_asked_twice_with_one_id_is_made_once() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let session = daemon.session("bash").await;
+        let mut body = job_body();
+        body["client_request_id"] = json!("one");
+        let path = format!("/sessions/{session}/jobs");
+        let (first, second) =
+            tokio::join!(daemon.post(&path, body.clone()), daemon.post(&path, body.clone()));
+        assert_eq!((first.0, &first), (201, &second));
+        assert_eq!(daemon.fake.state().specs.len(), 1);
+        body["client_request_id"] = json!("two");
+        let (status, error) = daemon.post(&path, body).await;
+        assert_eq!((status, &error["error"]["code"]), (409, &json!("run_active")));
+        let body = json!({ "name": "x", "client_request_id": "s" });
+        let one = daemon.post("/projects/w0/sessions", body.clone()).await;
+        let two = daemon.post("/projects/w0/sessions", body).await;
+        assert_eq!((one.0, &one.1["id"]), (201, &two.1["id"]));
+    });
+}
+
+#[test]
+fn a_link_that_breaks_during_a_spawn_is_decided_by_the_next_snapshot() {
+    run(async {
+        let daemon = Daemon::start().await;
+        for (on_spawn, status, state) in
+            [(OnSpawn::RunAndBreak, 201, "running"), (OnSpawn::Break, 503, "failed")]
+        {
+            daemon.fake.state().on_spawn = on_spawn;
+            let session = daemon.session("bash").await;
+            let (told, answer) = daemon.job(&session).await;
+            assert_eq!(told, status, "{answer}");
+            let view = daemon.get(&format!("/sessions/{session}")).await.1;
+            assert_eq!(view["runs"][0]["state"], state, "{view}");
+            daemon.ready().await;
+        }
+    });
+}
+
+#[test]
+fn a_second_command_in_a_living_cage_and_none_in_a_dead_one() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let started = daemon.started().await;
+        let path = format!("/sessions/{}/cages/{}/exec", started.session, started.cage);
+        let (status, second) = daemon.post(&path, json!({ "argv": ["id"] })).await;
+        assert_eq!(status, 201, "{second}");
+        assert_ne!(second["pty"], json!(started.pty));
+        assert_eq!(second["run"], json!(started.run));
+        let (_, view) = daemon.get(&format!("/sessions/{}/ptys", started.session)).await;
+        assert_eq!(view["ptys"].as_array().unwrap().len(), 2);
+        let kill = format!("/sessions/{}/cages/{}/kill", started.session, started.cage);
+        assert_eq!(daemon.post(&kill, Value::Null).await.0, 204);
+        assert_eq!(daemon.post(&kill, Value::Null).await.0, 204);
+        let (status, error) = daemon.post(&path, json!({ "argv": ["id"] })).await;
+        assert_eq!(
+            (status, &error["error"]["details"]["exit"]["cause"]),
+            (410, &json!("cancelled"))
+        );
+    });
+}
+
+#[test]
+fn cancel_ends_the_cages_of_a_run_and_only_once() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let started = daemon.started().await;
+        let path = format!("/sessions/{}/runs/{}/cancel", started.session, started.run);
+        let (status, view) = daemon.post(&path, Value::Null).await;
+        assert_eq!((status, &view["state"]), (200, &json!("cancelled")));
+        let (status, error) = daemon.post(&path, Value::Null).await;
+        assert_eq!((status, &error["error"]["code"]), (409, &json!(ErrorCode::Conflict)));
+    });
+}
+
+#[test]
+fn plan_signal_input_and_resize_reach_the_supervisor() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let started = daemon.started().await;
+        let cage = format!("/sessions/{}/cages/{}", started.session, started.cage);
+        assert_eq!(daemon.get(&format!("{cage}/plan")).await, (200, json!({ "plan": 1 })));
+        let signal = json!({ "signal": 15, "pty": started.pty });
+        assert_eq!(daemon.post(&format!("{cage}/signal"), signal).await.0, 204);
+        assert_eq!(daemon.post(&format!("{cage}/signal"), json!({ "signal": 99 })).await.0, 400);
+        let pty = format!("/ptys/{}", started.pty);
+        assert_eq!(daemon.raw("POST", &format!("{pty}/input"), Some("x".into())).await.0, 204);
+        let size = json!({ "cols": 1000, "rows": 1 });
+        assert_eq!(daemon.post(&format!("{pty}/resize"), size).await.0, 204);
+        let (_, view) = daemon.get(&pty).await;
+        assert_eq!(view["size"], json!({ "cols": 500, "rows": 2 }));
+    });
+}
