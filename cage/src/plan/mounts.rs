@@ -171,6 +171,7 @@ impl<'a> Tree<'a> {
     }
 
     fn put(&mut self, grant: &Grant) -> Result<(), PlanError> {
+        grant.check_named()?;
         let Some(canonical) = self.host.canonical(Path::new(&grant.host)) else {
             return self.put_missing(grant);
         };
@@ -219,13 +220,8 @@ impl<'a> Tree<'a> {
                 false => Err(grant.refused("is a link that leads out of the workspace")),
             };
         }
-        for path in [&grant.host, canonical] {
-            if let Some(why) = paths::closed(path, grant.writable) {
-                return Err(grant.refused(&why));
-            }
-        }
-        if within(&grant.inside, "/proc") || within(&grant.inside, "/dev") {
-            return Err(grant.refused("the cage has its own there"));
+        if let Some(why) = paths::closed(canonical, grant.writable) {
+            return Err(grant.refused(&why));
         }
         let never = if grant.writable {
             [&self.request.never[..], &self.request.never_write[..]].concat()
@@ -327,6 +323,15 @@ impl<'a> Tree<'a> {
 impl Grant {
     const fn key(&self) -> &'static str {
         if self.writable { "fs.write" } else { "fs.read" }
+    }
+
+    /// By its name alone, whether or not it is there.
+    fn check_named(&self) -> Result<(), PlanError> {
+        let why = match self.role {
+            Role::Read | Role::Write => paths::closed(&self.host, self.writable),
+            Role::Workspace | Role::Home | Role::Socket => None,
+        };
+        why.map_or(Ok(()), |why| Err(self.refused(&why)))
     }
 
     fn refused(&self, why: &str) -> PlanError {

@@ -10,6 +10,9 @@ pub(super) struct PolicyFile {
     pub(super) version: Option<i64>,
     pub(super) name: Option<Name>,
     pub(super) extends: Option<Name>,
+    /// Where it stands, for what is found out only when it is followed.
+    #[serde(skip)]
+    pub(super) extends_line: Option<usize>,
     pub(super) require: Vec<Requirement>,
     pub(super) fs: FsFile,
     pub(super) net: NetFile,

@@ -51,7 +51,7 @@ fn next_link(parent: &Name, folders: &[PathBuf], chain: &[Link]) -> Result<Link,
     let refused = |message: String| PolicyError {
         problem: Problem::Extends,
         file: seen.last().map_or_else(String::new, |file| (*file).to_owned()),
-        line: None,
+        line: chain.last().and_then(|link| link.content.extends_line),
         key: Some("extends".to_owned()),
         message,
     };

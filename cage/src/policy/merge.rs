@@ -9,6 +9,7 @@ impl PolicyFile {
             version: child.version.or(self.version),
             name: child.name.or(self.name),
             extends: None,
+            extends_line: None,
             require: appended(self.require, child.require),
             fs: self.fs.under(child.fs),
             net: self.net.under(child.net),

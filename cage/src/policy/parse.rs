@@ -4,7 +4,8 @@ use super::error::{PolicyError, Problem};
 use super::file::PolicyFile;
 use super::schema;
 use std::ops::Range;
-use toml::de::{DeTable, DeValue};
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
 
 /// Largest policy file, in bytes.
 pub(super) const FILE_BYTES_MAX: usize = 256 * 1024;
@@ -29,11 +30,33 @@ pub(super) fn parse(file: &str, text: &str) -> Result<PolicyFile, PolicyError> {
     schema::check(table.get_ref()).map_err(|refused| {
         at(refused.problem, Some(refused.at), Some(refused.key), refused.message)
     })?;
-    toml::from_str(text).map_err(|error| {
-        let span = error.span();
+    let mut file: PolicyFile = toml::from_str(text).map_err(|error| {
+        let message = error.message().trim_end().replace('\n', "; ");
+        let span = error.span().map(|span| narrowed(table.get_ref(), span, &message));
         let key = span.as_ref().and_then(|span| key_at(table.get_ref(), span.start));
-        at(Problem::BadValue, span, key, error.message().trim_end().replace('\n', "; "))
-    })
+        at(Problem::BadValue, span, key, message)
+    })?;
+    file.extends_line = table.get_ref().get("extends").map(|at| line_of(text, at.span().start));
+    Ok(file)
+}
+
+/// The span of a bad list is the whole list: our own messages quote the value that they are about,
+/// so it is looked up in there.
+fn narrowed(table: &DeTable<'_>, span: Range<usize>, message: &str) -> Range<usize> {
+    let quoted = |item: &&Spanned<DeValue<'_>>| {
+        item.get_ref().as_str().is_some_and(|text| message.starts_with(&format!("{text:?}")))
+    };
+    let array = table.values().find_map(|value| array_at(value, &span));
+    array.and_then(|array| array.iter().find(quoted)).map_or(span, Spanned::span)
+}
+
+fn array_at<'a, 'i>(
+    value: &'a Spanned<DeValue<'i>>,
+    span: &Range<usize>,
+) -> Option<&'a DeArray<'i>> {
+    let inner = value.get_ref().as_table();
+    let here = value.get_ref().as_array().filter(|_array| value.span() == *span);
+    here.or_else(|| inner?.values().find_map(|value| array_at(value, span)))
 }
 
 /// First, so that a file of another version is not picked at key by key.

@@ -1,0 +1,583 @@
+//! Plans against a file tree that exists only here: what is lent, where, and what is refused.
+#![expect(clippy::unwrap_used, reason = "what fails in a fixture fails the test")]
+
+use cage::bwrap::{self, BwrapFds, Sources};
+use cage::orders::Access;
+use cage::plan::{
+    CagePlan, Controller, Enforcement, HostFacts, HostPaths, MountKind, Operator, PathKind,
+    PlanError, Request, resolve, resource,
+};
+use cage::policy;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use wire::{Arg, ErrorCode, ExecSpec, Overrides, PolicySource, Size, WallState, WireError};
+
+/// Path → what it is; a link names its target.
+#[derive(Clone)]
+struct Fake(BTreeMap<&'static str, &'static str>);
+
+impl Fake {
+    fn debian() -> Self {
+        let folders = [
+            "/",
+            "/usr",
+            "/usr/bin",
+            "/usr/lib",
+            "/usr/sbin",
+            "/usr/lib64",
+            "/etc",
+            "/etc/ssl",
+            "/etc/alternatives",
+            "/etc/vim",
+            "/usr/share/zoneinfo",
+            "/home",
+            "/home/ann",
+            "/home/ann/code",
+            "/home/ann/code/sub",
+            "/home/bob",
+            "/root",
+            "/root/repo",
+            "/tmp",
+            "/tmp/ws",
+            "/opt/tool",
+            "/opt/tool/bin",
+            "/srv/data",
+            "/var/lib/mews",
+            "/run/mews",
+            "/etc/repo",
+            "/usr/src/repo",
+            "/var/tmp",
+            "/home/ann/.npm/bin",
+            "/run/user",
+            "/workspace",
+            "/var",
+        ];
+        let files = ["/etc/ld.so.cache", "/usr/share/zoneinfo/UTC", "/bin/bash", "/usr/bin/bash"];
+        let links = [
+            ("/bin", "usr/bin"),
+            ("/sbin", "usr/sbin"),
+            ("/lib", "usr/lib"),
+            ("/lib64", "usr/lib64"),
+            ("/etc/localtime", "/usr/share/zoneinfo/UTC"),
+            ("/home/ann/link", "/srv/data"),
+            ("/home/ann/code/out", "/srv/data"),
+            ("/home/ann/run", "/run/mews"),
+        ];
+        let mut tree: BTreeMap<_, _> = folders.into_iter().map(|path| (path, "d")).collect();
+        tree.extend(files.into_iter().map(|path| (path, "f")));
+        tree.extend([("/run/provider.sock", "s"), ("/run/mews/api.sock", "s"), ("/srv/fifo", "p")]);
+        tree.extend([("/proc/kallsyms", "f"), ("/proc/keys", "f")]);
+        tree.extend(links);
+        Self(tree)
+    }
+
+    fn follow(&self, path: &Path) -> Option<(PathBuf, &'static str)> {
+        let mut done = PathBuf::from("/");
+        for part in path.components().skip(1) {
+            done.push(part);
+            let what = self.0.get(done.to_str()?);
+            if let Some(target) = what.filter(|what| what.len() > 1) {
+                let target = done.parent()?.join(target);
+                done = self.follow(&target)?.0;
+            }
+        }
+        let what = self.0.get(done.to_str()?)?;
+        Some((done, what))
+    }
+}
+
+impl HostPaths for Fake {
+    fn kind(&self, path: &Path) -> Option<PathKind> {
+        Some(match self.follow(path)?.1 {
+            "d" => PathKind::Folder,
+            "f" => PathKind::File,
+            "s" => PathKind::Socket,
+            _ => PathKind::Other,
+        })
+    }
+
+    fn canonical(&self, path: &Path) -> Option<PathBuf> {
+        Some(self.follow(path)?.0)
+    }
+
+    fn link(&self, path: &Path) -> Option<PathBuf> {
+        self.0.get(path.to_str()?).filter(|what| what.len() > 1).map(PathBuf::from)
+    }
+
+    fn owner(&self, path: &Path) -> Option<u32> {
+        Some(match path.to_str()? {
+            "/home/ann" => 1000,
+            "/home/bob" => 1001,
+            _ => 0,
+        })
+    }
+
+    fn world_readable(&self, path: &Path) -> bool {
+        self.kind(path).is_some()
+    }
+}
+
+fn facts() -> HostFacts {
+    HostFacts {
+        userns: true,
+        seccomp: true,
+        landlock_abi: 7,
+        memory: Controller::V1,
+        swap: Controller::V1,
+        pids: Controller::V2,
+        ..HostFacts::default()
+    }
+}
+
+fn ann(workspace: &str) -> Request {
+    Request {
+        operator: Operator {
+            uid: 1000,
+            gid: 1000,
+            name: Some("ann".to_owned()),
+            home: Some("/home/ann".into()),
+        },
+        uid: 1000,
+        gid: 1000,
+        workspace: workspace.into(),
+        overrides: Overrides::default(),
+        homes: "/var/lib/mews/homes/1000".into(),
+        never: vec!["/run/mews".into(), "/var/lib/mews".into()],
+        never_write: vec!["/etc/mews".into()],
+    }
+}
+
+fn root(workspace: &str) -> Request {
+    let operator =
+        Operator { uid: 0, gid: 0, name: Some("root".to_owned()), home: Some("/root".into()) };
+    Request { operator, uid: 1_879_048_193, gid: 1_879_048_193, ..ann(workspace) }
+}
+
+fn plan_of(policy: &str, request: &Request) -> Result<CagePlan, PlanError> {
+    let source = match policy.contains('\n') {
+        true => PolicySource::File { path: "x.toml".to_owned(), text: policy.to_owned() },
+        false => PolicySource::Name(policy.to_owned()),
+    };
+    resolve(&policy::load(&source, &[]).unwrap(), &facts(), request, &Fake::debian())
+}
+
+fn kind<'a>(plan: &'a CagePlan, dest: &str) -> Option<&'a MountKind> {
+    plan.mounts.iter().find(|mount| mount.dest == dest).map(|mount| &mount.kind)
+}
+
+fn writes(plan: &CagePlan, dest: &str) -> Option<bool> {
+    match kind(plan, dest)? {
+        MountKind::Bind { writable, .. } => Some(*writable),
+        _ => None,
+    }
+}
+
+#[test]
+fn the_workspace_is_where_it_is_on_the_host_or_at_workspace() {
+    for (request, inside) in [
+        (ann("/home/ann/code"), "/home/ann/code"),
+        (ann("/tmp/ws"), "/tmp/ws"),
+        (ann("/home/ann/link"), "/srv/data"),
+        (root("/root/repo"), "/root/repo"),
+        (root("/root"), "/root"),
+        (ann("/home/ann"), "/workspace"),
+        (root("/etc/repo"), "/workspace"),
+        (root("/usr/src/repo"), "/workspace"),
+        (ann("/workspace"), "/workspace"),
+    ] {
+        let plan = plan_of("shell", &request).unwrap();
+        assert_eq!(plan.workspace.inside, inside);
+        assert_eq!(writes(&plan, inside), Some(true), "{inside}");
+    }
+}
+
+#[test]
+fn a_workspace_that_cannot_be_lent_is_refused_with_words() {
+    for (request, words) in [
+        (ann("/"), "of the system"),
+        (ann("/etc"), "of the system"),
+        (ann("/tmp"), "of the system"),
+        (ann("/home"), "of the system"),
+        (ann("/home/bob"), "another user's home"),
+        (ann("/root"), "another user's home"),
+        (ann("/var/lib/mews"), "mews's own"),
+        (ann("/home/ann/run"), "mews's own"),
+        (ann("/nowhere"), "does not exist"),
+        (ann("/etc/ld.so.cache"), "not a folder"),
+        (ann("relative"), "absolute"),
+    ] {
+        let error = plan_of("shell", &request).unwrap_err();
+        assert!(error.to_string().contains(words), "{:?}: {error}", request.workspace);
+        assert_eq!(WireError::from(error).code, ErrorCode::ValidationFailed);
+    }
+}
+
+#[test]
+fn links_cost_no_mount_and_what_is_there_is_not_lent_twice() {
+    let plan = plan_of("shell", &ann("/home/ann/code")).unwrap();
+    for (dest, target) in [
+        ("/bin", "usr/bin"),
+        ("/lib64", "usr/lib64"),
+        ("/etc/localtime", "/usr/share/zoneinfo/UTC"),
+    ] {
+        assert_eq!(kind(&plan, dest), Some(&MountKind::Symlink { target: target.to_owned() }));
+    }
+    assert_eq!(kind(&plan, "/lib32"), None, "not on this host");
+    let text = "version = 1\nextends = \"base\"\n[fs]\nread = [\"/usr/bin\", \"/bin/bash\"]\n";
+    let plan = plan_of(text, &ann("/home/ann/code")).unwrap();
+    assert_eq!(kind(&plan, "/usr/bin"), None);
+    assert_eq!(kind(&plan, "/bin/bash"), None);
+}
+
+#[test]
+fn reads_and_writes_of_the_command_line() {
+    let with = |read: &[&str], write: &[&str]| {
+        let list = |paths: &[&str]| paths.iter().map(|path| Arg::from(*path)).collect();
+        let mut request = ann("/home/ann/code");
+        request.overrides =
+            Overrides { read: list(read), write: list(write), ..Overrides::default() };
+        plan_of("shell", &request)
+    };
+    let plan = with(&["/home/ann/.npm/bin", "/opt/tool"], &["/srv/data", "/opt/tool/bin"]).unwrap();
+    assert_eq!(writes(&plan, "/home/ann/.npm/bin"), Some(false));
+    assert_eq!(writes(&plan, "/opt/tool"), Some(false));
+    assert_eq!(writes(&plan, "/opt/tool/bin"), Some(true));
+    assert_eq!(writes(&plan, "/srv/data"), Some(true));
+    let place = |dest: &str| plan.mounts.iter().position(|mount| mount.dest == dest).unwrap();
+    assert!(place("/opt/tool") < place("/opt/tool/bin"), "parents first");
+    assert!(place("/home/ann") < place("/home/ann/code"));
+    // A link to a folder that is not lent: the folder itself is lent, at the link's place.
+    let plan = with(&["/home/ann/link"], &[]).unwrap();
+    assert_eq!(writes(&plan, "/home/ann/link"), Some(false));
+    assert!(plan.sources.iter().any(|source| source.host == "/srv/data"));
+    for (read, write, words) in [
+        ("/nope", "", "check the path after --read"),
+        ("", "/nope", "does not exist"),
+        ("/", "", "too wide"),
+        ("/etc", "", "too wide"),
+        ("/tmp", "", "too wide"),
+        ("/proc/1", "", "nothing of /proc"),
+        ("/sys", "", "nothing of /sys"),
+        ("/run/user", "", "nothing of /run"),
+        ("/home/ann/run", "", "nothing of /run"),
+        ("/var/lib/mews", "", "mews's own"),
+        ("/run/provider.sock", "", "nothing of /run"),
+        ("/srv/fifo", "", "neither a file nor a folder"),
+        ("", "/usr", "not lent for writing"),
+        ("/etc/passwd", "", "its own file"),
+        ("/a/../b", "", ".."),
+        ("rel", "", "relative"),
+    ] {
+        let list = |path: &'static str| -> Vec<&str> {
+            Some(path).filter(|p| !p.is_empty()).into_iter().collect()
+        };
+        let error = with(&list(read), &list(write)).unwrap_err();
+        assert!(error.to_string().contains(words), "{read} {write}: {error}");
+    }
+}
+
+#[test]
+fn a_place_that_bwrap_would_have_to_make_in_a_lent_folder_is_refused() {
+    for (text, words) in [
+        (
+            "[fs]\nwrite = [\"$WORKSPACE\"]\ntmpfs = [{ path = \"$WORKSPACE/new\" }]",
+            "make it there first",
+        ),
+        ("[fs]\ntmpfs = [{ path = \"/bin/x\" }]", "behind the link"),
+        (
+            "[fs]\nwrite = [\"$WORKSPACE\"]\ntmpfs = [{ path = \"$WORKSPACE\" }]",
+            "hide the workspace",
+        ),
+        ("[fs]\nread = [\"$WORKSPACE/out\"]", "out of the workspace"),
+        ("[fs]\ntmpfs = [{ path = \"/proc/x\" }]", "its own"),
+    ] {
+        let text = format!("version = 1\nextends = \"base\"\n{text}\n");
+        let error = plan_of(&text, &ann("/home/ann/code")).unwrap_err();
+        assert!(error.to_string().contains(words), "{text}: {error}");
+    }
+    let fine = "version = 1\nextends = \"shell\"\n[fs]\ntmpfs = [{ path = \"$WORKSPACE/sub\" }]\n";
+    assert!(plan_of(fine, &ann("/home/ann/code")).is_ok());
+}
+
+#[test]
+fn the_payload_has_a_name_and_never_roots() {
+    let plan = plan_of("shell", &ann("/home/ann/code")).unwrap();
+    assert_eq!((plan.user.name.as_str(), plan.user.home.as_str()), ("ann", "/home/ann"));
+    let plan = plan_of("shell", &root("/root/repo")).unwrap();
+    assert_eq!((plan.user.name.as_str(), plan.user.home.as_str()), ("caged", "/home/caged"));
+    let files = bwrap::data_files(&plan);
+    let passwd = files.iter().find(|file| file.dest == "/etc/passwd").unwrap();
+    let passwd = String::from_utf8(passwd.contents.clone()).unwrap();
+    assert!(
+        passwd.contains("caged:x:1879048193:1879048193:caged:/home/caged:/bin/bash"),
+        "{passwd}"
+    );
+    let mut odd = ann("/home/ann/code");
+    odd.operator.name = Some("a:b\nc".to_owned());
+    assert_eq!(plan_of("shell", &odd).unwrap().user.name, "caged");
+}
+
+#[test]
+fn a_wall_that_is_missing_is_a_refusal_with_its_name() {
+    let shell = policy::load(&PolicySource::Name("shell".to_owned()), &[]).unwrap();
+    let ci = policy::load(&PolicySource::Name("ci".to_owned()), &[]).unwrap();
+    let none = Controller::Absent;
+    for (policy, facts, wall) in [
+        (&shell, HostFacts { userns: false, ..facts() }, Some("userns")),
+        (&shell, HostFacts { seccomp: false, ..facts() }, Some("seccomp")),
+        (&shell, HostFacts { landlock_abi: 0, ..facts() }, Some("landlock")),
+        (&shell, HostFacts { memory: none, pids: none, ..facts() }, None),
+        (&ci, HostFacts { memory: none, ..facts() }, Some("cgroup.memory")),
+        (&ci, HostFacts { pids: none, ..facts() }, Some("cgroup.pids")),
+        (&ci, facts(), None),
+    ] {
+        let result = resolve(policy, &facts, &ann("/home/ann/code"), &Fake::debian());
+        let named = result.err().map(|error| WireError::from(error).details["wall"].clone());
+        assert_eq!(named.as_ref().and_then(|wall| wall.as_str()), wall);
+    }
+}
+
+#[test]
+fn limits_say_by_what_they_hold() {
+    let shell = policy::load(&PolicySource::Name("shell".to_owned()), &[]).unwrap();
+    let request = ann("/home/ann/code");
+    let plan = resolve(&shell, &facts(), &request, &Fake::debian()).unwrap();
+    assert_eq!(plan.limits.memory.by, Enforcement::CgroupV1);
+    assert_eq!(plan.limits.pids.by, Enforcement::CgroupV2);
+    assert_eq!(plan.limits.cpu_milli.by, Enforcement::Off);
+    assert!(!plan.rlimits.iter().any(|limit| limit.resource == resource::NPROC));
+    // An ordinary user without a delegated subtree.
+    let bare = HostFacts {
+        memory: Controller::Absent,
+        swap: Controller::Absent,
+        pids: Controller::Absent,
+        rlimits_hard: vec![(resource::NOFILE, 1024)],
+        ..facts()
+    };
+    let plan = resolve(&shell, &bare, &request, &Fake::debian()).unwrap();
+    assert_eq!(plan.limits.memory.for_cgroup(), None);
+    let value = |number| plan.rlimits.iter().find(|limit| limit.resource == number).unwrap().hard;
+    assert_eq!(value(resource::NPROC), 512);
+    assert_eq!(value(resource::NOFILE), 1024, "what is inherited cannot be raised");
+    let walls = plan.enforced(&bare);
+    assert_eq!(walls.state("cgroup.memory"), Some(WallState::Absent));
+    assert_eq!(walls.state("cgroup.pids"), Some(WallState::Emulated));
+    assert_eq!(walls.state("cgroup.cpu"), Some(WallState::Off));
+    assert_eq!(walls.state("landlock"), Some(WallState::Enforced));
+}
+
+#[test]
+fn landlock_repeats_the_mounts() {
+    let plan = plan_of("shell", &ann("/home/ann/code")).unwrap();
+    let access = |path: &str| {
+        let rules = &plan.landlock.rules;
+        rules.iter().find(|rule| rule.path == path).map(|rule| rule.access)
+    };
+    assert_eq!(access("/usr"), Some(Access::ReadExecute));
+    assert_eq!(access("/etc"), Some(Access::Read));
+    assert_eq!(access("/etc/ssl"), None, "covered by /etc");
+    assert_eq!(access("/home/ann"), Some(Access::Write));
+    assert_eq!(access("/home/ann/code"), None, "covered by the home");
+    assert_eq!(access("/tmp"), Some(Access::Write));
+    assert_eq!(access("/proc"), Some(Access::Read));
+    assert_eq!(access("/dev"), Some(Access::Device));
+    assert_eq!(access("/dev/shm"), Some(Access::Write));
+    assert_eq!(access("/"), None);
+    assert!(plan.landlock.required);
+    assert_eq!(plan.landlock.abi, 7);
+}
+
+#[test]
+fn the_provider_is_a_socket_that_was_named() {
+    let with = |provider: Option<&str>, policy: &str| {
+        let mut request = ann("/home/ann/code");
+        request.overrides.provider = provider.map(str::to_owned);
+        plan_of(policy, &request)
+    };
+    let plan = with(Some("unix:/run/provider.sock"), "agent-offline").unwrap();
+    assert_eq!(plan.forwarders.len(), 1);
+    assert_eq!(plan.forwarders[0].listen.to_string(), "127.0.0.1:8399");
+    assert_eq!(writes(&plan, &plan.forwarders[0].connect), Some(false));
+    for (provider, policy, words) in [
+        (None, "agent-offline", "--provider unix:/path"),
+        (Some("unix:/run/nope.sock"), "agent-offline", "no such socket"),
+        (Some("unix:/home/ann/code"), "agent-offline", "not a Unix socket"),
+        (Some("unix:/run/mews/api.sock"), "agent-offline", "mews's own"),
+        (Some("/run/provider.sock"), "agent-offline", "unix:/path"),
+        (Some("unix:rel.sock"), "agent-offline", "relative"),
+        (Some("unix:/run/provider.sock"), "shell", "agent-offline"),
+    ] {
+        let error = with(provider, policy).unwrap_err();
+        assert!(error.to_string().contains(words), "{provider:?}: {error}");
+    }
+}
+
+fn spec(argv: &[&str], env: &[(&str, &str)], cwd: &str) -> ExecSpec {
+    ExecSpec {
+        argv: argv.iter().map(|arg| Arg::from(*arg)).collect(),
+        env: env.iter().map(|(name, value)| (Arg::from(*name), Arg::from(*value))).collect(),
+        cwd: Some(Arg::from(cwd)),
+        umask: None,
+        tty: None,
+        hold: false,
+        stdin: false,
+    }
+}
+
+#[test]
+fn a_command_gets_its_part_of_the_environment() {
+    let mut request = ann("/home/ann/code");
+    request.overrides.read = vec![Arg::from("/opt/tool")];
+    request.overrides.env =
+        vec![("PASSED".to_owned(), None), ("SET".to_owned(), Some("by flag".to_owned()))];
+    let plan = plan_of("shell", &request).unwrap();
+    let env = [
+        ("LC_ALL", "C"),
+        ("SECRET", "x"),
+        ("HOME", "/evil"),
+        ("LD_PRELOAD", "x"),
+        ("PASSED", "yes"),
+        ("PATH", "/home/bob/bin:/opt/tool/bin:/usr/bin:rel:/bin"),
+        ("TERM", "foot"),
+        ("TMPDIR", "/tmp/ann-1"),
+    ];
+    let exec = plan.exec(&spec(&["true"], &env, "/home/ann/code/sub")).unwrap();
+    let get = |name: &str| {
+        exec.env.iter().find(|(key, _)| *key == Arg::from(name)).map(|(_, value)| value.lossy())
+    };
+    assert_eq!(get("LC_ALL").as_deref(), Some("C"));
+    assert_eq!(get("PASSED").as_deref(), Some("yes"));
+    assert_eq!(get("SET").as_deref(), Some("by flag"));
+    assert_eq!(get("HOME").as_deref(), Some("/home/ann"));
+    assert_eq!(get("TERM").as_deref(), Some("foot"));
+    for name in ["SECRET", "LD_PRELOAD", "TMPDIR"] {
+        assert_eq!(get(name), None, "{name}");
+    }
+    let path = "/opt/tool/bin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin";
+    assert_eq!(get("PATH").as_deref(), Some(path));
+    assert_eq!(exec.cwd, Arg::from("/home/ann/code/sub"));
+    assert_eq!(exec.umask, 0o022);
+    let terminal = ExecSpec { tty: Some(Size::DEFAULT), ..spec(&["sh"], &[], "/srv") };
+    let exec = plan.exec(&terminal).unwrap();
+    assert!(exec.env.contains(&(Arg::from("TERM"), Arg::from("xterm-256color"))));
+    assert_eq!(exec.cwd, Arg::from("/home/ann/code"), "not in the cage");
+}
+
+#[test]
+fn the_folder_of_a_command_follows_the_workspace() {
+    let moved = plan_of("shell", &root("/etc/repo")).unwrap();
+    let base = plan_of("base", &ann("/home/ann/code")).unwrap();
+    for (plan, cwd, wanted) in [
+        (&moved, "/etc/repo/a", "/workspace/a"),
+        (&moved, "/etc/repository", "/workspace"),
+        (&moved, "/etc/repo/../x", "/workspace"),
+        (&base, "/home/ann/code", "/home/ann"),
+    ] {
+        assert_eq!(plan.exec(&spec(&["x"], &[], cwd)).unwrap().cwd, Arg::from(wanted), "{cwd}");
+    }
+}
+
+#[test]
+fn commands_that_cannot_be() {
+    let plan = plan_of("shell", &ann("/home/ann/code")).unwrap();
+    let long = "x".repeat(wire::ARGV_BYTES_MAX + 1);
+    let wide = "x".repeat(wire::ENV_BYTES_MAX + 1);
+    for (spec, code) in [
+        (spec(&[], &[], "/"), ErrorCode::BadRequest),
+        (spec(&[""], &[], "/"), ErrorCode::BadRequest),
+        (spec(&["a\0b"], &[], "/"), ErrorCode::BadRequest),
+        (spec(&["a"], &[("LANG", "a\0b")], "/"), ErrorCode::BadRequest),
+        (spec(&["a", &long], &[], "/"), ErrorCode::PayloadTooLarge),
+        (spec(&["a"], &[("LANG", &wide)], "/"), ErrorCode::PayloadTooLarge),
+    ] {
+        assert_eq!(WireError::from(plan.exec(&spec).unwrap_err()).code, code);
+    }
+    let text = "version = 1\nextends = \"shell\"\n[terminal]\nenabled = false\n";
+    let plan = plan_of(text, &ann("/home/ann/code")).unwrap();
+    let terminal = ExecSpec { tty: Some(Size::DEFAULT), ..spec(&["sh"], &[], "/") };
+    assert_eq!(WireError::from(plan.exec(&terminal).unwrap_err()).code, ErrorCode::Forbidden);
+}
+
+#[test]
+fn the_hash_is_of_what_was_asked_and_not_of_the_uid_that_was_lent() {
+    let one = plan_of("shell", &root("/root/repo")).unwrap();
+    let other = Request { uid: 1_879_048_200, gid: 1_879_048_200, ..root("/root/repo") };
+    let other = plan_of("shell", &other).unwrap();
+    assert_eq!(one.hash(), other.hash());
+    assert_eq!(one.hash().len(), 64);
+    let mut tighter = root("/root/repo");
+    tighter.overrides.memory = Some("1G".to_owned());
+    assert_ne!(one.hash(), plan_of("shell", &tighter).unwrap().hash());
+    let read: CagePlan = serde_json::from_slice(&serde_json::to_vec(&one).unwrap()).unwrap();
+    assert_eq!(read, one);
+    assert_eq!(read.hash(), one.hash());
+}
+
+#[test]
+fn the_arguments_are_as_reviewed() {
+    let mut offline = root("/root/repo");
+    offline.overrides.provider = Some("unix:/run/provider.sock".to_owned());
+    offline.overrides.home = Some("agent".to_owned());
+    let cases =
+        [("shell", ann("/home/ann/code")), ("agent-offline", offline), ("ci", root("/etc/repo"))];
+    for (policy, request) in cases {
+        let plan = plan_of(policy, &request).unwrap();
+        let fds = BwrapFds { data: (20..25).collect() };
+        let args = bwrap::args(&plan, &Sources::in_place(&plan), &fds).unwrap();
+        let mut text = String::new();
+        for word in args.strip_suffix(b"\0").unwrap().split(|byte| *byte == 0) {
+            let word = String::from_utf8(word.to_vec()).unwrap();
+            let separator = if word.starts_with("--") { "\n" } else { " " };
+            text.push_str(separator);
+            text.push_str(&word);
+        }
+        golden(&format!("bwrap-{policy}.txt"), &format!("{}\n", text.trim_start()));
+        golden(
+            &format!("plan-{policy}.json"),
+            &format!("{}\n", serde_json::to_string_pretty(&plan).unwrap()),
+        );
+    }
+}
+
+/// `UPDATE_GOLDEN=1` writes the files anew; the reviewer reads the difference.
+fn golden(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, found).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(found, wanted, "{name} differs; if it should: UPDATE_GOLDEN=1 cargo test -p cage");
+}
+
+proptest::proptest! {
+    /// Whatever the flags: a plan or words, and every mount has its parents before it.
+    #[test]
+    fn plans_are_ordered_and_stable(
+        read in proptest::collection::vec("(/opt/tool|/srv/data|/usr|/etc/vim|/home/ann/link|/bin)(/[a-z.]{1,4}){0,2}", 0..4),
+        write in proptest::collection::vec("(/opt/tool/bin|/srv/data|~/code|/tmp/ws)", 0..3),
+        memory in 1u64..1 << 34,
+    ) {
+        let mut request = ann("/home/ann/code");
+        request.overrides.read = read.into_iter().map(Arg::from).collect();
+        request.overrides.write = write.into_iter().map(Arg::from).collect();
+        request.overrides.memory = Some(memory.to_string());
+        if let Ok(plan) = plan_of("shell", &request) {
+            let again = plan_of("shell", &request).unwrap();
+            proptest::prop_assert_eq!(plan.hash(), again.hash());
+            for (number, mount) in plan.mounts.iter().enumerate() {
+                let later = plan.mounts.iter().skip(number + 1);
+                for child in later {
+                    let above = format!("{}/", child.dest);
+                    proptest::prop_assert!(!mount.dest.starts_with(&above) && mount.dest != child.dest);
+                }
+            }
+            let sources = plan.sources.len();
+            for mount in &plan.mounts {
+                if let MountKind::Bind { source, .. } = mount.kind {
+                    proptest::prop_assert!(source < sources);
+                }
+            }
+        }
+    }
+}
