@@ -101,16 +101,13 @@ pub async fn run(booted: Booted) -> ExitCode {
         buffer: Rc::new(RefCell::new(vec![0; crate::terminal::tty::READ_BYTES])),
         epoch: Instant::now(),
     };
-    let Ok(broker) = Broker::new(standing, shared, events, outgoing.clone(), counters) else {
-        return ExitCode::FAILURE;
-    };
     let broker = Broker {
         output: Rc::new(Output::limited(boot.clocks.output_bytes)),
         clocks: boot.clocks,
         ptys_max: boot.ptys_max,
         oom_group: boot.fds.oom_group,
         active_at,
-        ..broker
+        ..Broker::new(standing, shared, events, outgoing.clone(), counters)
     };
     broker.serve(happenings).await;
     flush(&outgoing).await;
@@ -175,11 +172,12 @@ impl Broker {
         events: Rc<RefCell<EventLog>>,
         outgoing: mpsc::UnboundedSender<Outgoing>,
         counters: Counters,
-    ) -> std::io::Result<Self> {
-        let Standing { orders, words, status, init_pid, monitor_pid, init_handle, .. } = standing;
+    ) -> Self {
+        let Standing { orders, words, init_pid, monitor_pid, init_handle, processes, .. } =
+            standing;
         starting::watch_words(words);
-        starting::watch_cage(init_pid, monitor_pid, status, shared.inbox.clone())?;
-        Ok(Self {
+        starting::watch_cage(processes, shared.inbox.clone());
+        Self {
             phase: Phase::Gate,
             init: InitLink::start(orders, shared.inbox.clone()),
             init_pid,
@@ -208,7 +206,7 @@ impl Broker {
             left_alone: false,
             exit: None,
             last_event: 0,
-        })
+        }
     }
 
     async fn serve(mut self, mut happenings: mpsc::UnboundedReceiver<Happening>) {

@@ -64,11 +64,19 @@ impl StartError {
 pub struct Standing {
     pub orders: AsyncPackets,
     pub words: Words,
-    pub status: AsyncFd<OwnedFd>,
     pub init_pid: i32,
     pub monitor_pid: i32,
     pub init_handle: PidFd,
+    pub processes: Processes,
     pub attestation: Attestation,
+}
+
+/// Both processes of bwrap, to wait for, and the pipe that its monitor writes its status to.
+#[derive(Debug)]
+pub struct Processes {
+    init: AsyncFd<OwnedFd>,
+    monitor: AsyncFd<OwnedFd>,
+    _status: AsyncFd<OwnedFd>,
 }
 
 /// Builds the cage up to the gate. On failure nothing of it is left.
@@ -96,8 +104,12 @@ pub async fn start(
         if ptys_max > 0 {
             cage::devpts::limit(init_pid, ptys_max)?;
         }
+        let handle = |pid| watch(PidFd::open(pid)?.into());
+        let init = handle(init_pid).map_err(StartError::Handles)?;
+        let monitor = handle(monitor_pid).map_err(StartError::Handles)?;
+        let processes = Processes { init, monitor, _status: status };
         lockup::lock_up(folder)?;
-        Ok(Standing { orders, words, status, init_pid, monitor_pid, init_handle, attestation })
+        Ok(Standing { orders, words, init_pid, monitor_pid, init_handle, processes, attestation })
     };
     let built = tokio::select! {
         built = tokio::time::timeout(ATTEST_MAX, built) => built.unwrap_or(Err(StartError::Silent)),
@@ -177,25 +189,13 @@ pub fn watch_words(mut words: Words) {
 }
 
 /// Reaps pid 1 (ours once bwrap's monitor is gone) and the monitor, and tells when both are.
-///
-/// # Errors
-/// No descriptors left.
-pub fn watch_cage(
-    init_pid: i32,
-    monitor_pid: i32,
-    status: AsyncFd<OwnedFd>,
-    inbox: mpsc::UnboundedSender<Happening>,
-) -> io::Result<()> {
-    let init = watch(PidFd::open(init_pid)?.into())?;
-    let monitor = watch(PidFd::open(monitor_pid)?.into())?;
+pub fn watch_cage(processes: Processes, inbox: mpsc::UnboundedSender<Happening>) {
     tokio::task::spawn_local(async move {
-        for handle in [&init, &monitor] {
+        for handle in [&processes.init, &processes.monitor] {
             drop(handle.readable().await);
         }
         // Of children there are only these two; pid 1 is one only if it outlived the monitor.
         while waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)).is_ok_and(|s| s.pid().is_some()) {}
-        drop(status);
         drop(inbox.send(Happening::CageGone));
     });
-    Ok(())
 }
