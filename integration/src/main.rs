@@ -1,1 +1,29 @@
-fn main() {}
+//! The product on the real kernel, through its command line: `mews-integration [SUITE…|NAME…]`.
+//!
+//! Every test has folders and a cgroup parent of its own and must leave nothing behind: no process,
+//! cgroup, mount, socket or folder. Suites: see `--list`.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, reason = "a program whose output is its report")]
+
+mod runner;
+mod suite;
+mod talk;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == "bench") {
+        return suite::bench::main(args.get(1..).unwrap_or_default());
+    }
+    let tests = suite::all();
+    if args.iter().any(|arg| arg == "--list") {
+        for test in &tests {
+            println!("{}", test.name);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let all_passed = runner::run(&tests, &args);
+    testkit::programs::forget();
+    if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

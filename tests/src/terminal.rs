@@ -6,7 +6,7 @@ use crate::sandbox::Sandbox;
 use crate::{caller::Caller, process};
 use anyhow::Context as _;
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, SlavePty};
-use screen::Shown;
+use screen::{Drawing, Shown};
 use std::io::{Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,6 +46,10 @@ impl Terminal {
     /// # Errors
     /// As [`Self::mews`].
     pub fn sized(sandbox: &Sandbox, args: &[&str], cols: u16, rows: u16) -> anyhow::Result<Self> {
+        Self::start(Self::command(sandbox, args)?, cols, rows, Drawing::On)
+    }
+
+    fn command(sandbox: &Sandbox, args: &[&str]) -> anyhow::Result<CommandBuilder> {
         let mut words = Vec::new();
         // portable-pty starts a program as whoever we are; setpriv changes that.
         if let Caller::Uid(uid) = sandbox.caller() {
@@ -62,16 +66,30 @@ impl Terminal {
             command.env(name, value);
         }
         command.cwd(sandbox.workspace());
-        Self::start(command, cols, rows)
+        Ok(command)
     }
 
-    fn start(command: CommandBuilder, cols: u16, rows: u16) -> anyhow::Result<Self> {
+    /// Like [`Self::mews`], but its bytes are only kept, not drawn: as fast as a viewer can be.
+    ///
+    /// # Errors
+    /// As [`Self::mews`].
+    pub fn undrawn(sandbox: &Sandbox, args: &[&str]) -> anyhow::Result<Self> {
+        let terminal = Self::command(sandbox, args)?;
+        Self::start(terminal, 80, 24, Drawing::Off)
+    }
+
+    fn start(
+        command: CommandBuilder,
+        cols: u16,
+        rows: u16,
+        drawing: Drawing,
+    ) -> anyhow::Result<Self> {
         let size = PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
         let pair = portable_pty::native_pty_system().openpty(size)?;
         let discipline_before = discipline(pair.master.as_ref());
         let child = pair.slave.spawn_command(command)?;
         let writer = Arc::new(Mutex::new(pair.master.take_writer()?));
-        let shown = Mutex::new(Shown::new(cols, rows));
+        let shown = Mutex::new(Shown::new(cols, rows, drawing));
         let seen = Arc::new(Seen { shown, changed: Condvar::new() });
         read_on(pair.master.try_clone_reader()?, &seen, &writer);
         let (master, slave) = (pair.master, Some(pair.slave));

@@ -41,7 +41,15 @@ impl EventListener for Answers {
     }
 }
 
+/// Whether the bytes are drawn as they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Drawing {
+    On,
+    Off,
+}
+
 pub(super) struct Shown {
+    drawing: Drawing,
     term: Term<Answers>,
     parser: Processor<StdSyncHandler>,
     answers: Answers,
@@ -50,10 +58,11 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    pub(super) fn new(cols: u16, rows: u16) -> Self {
+    pub(super) fn new(cols: u16, rows: u16, drawing: Drawing) -> Self {
         let answers = Answers::default();
         let extent = Extent { cols: cols.into(), rows: rows.into() };
         Self {
+            drawing,
             term: Term::new(Config::default(), &extent, answers.clone()),
             parser: Processor::new(),
             answers,
@@ -66,7 +75,9 @@ impl Shown {
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.ended = bytes.is_empty();
         self.raw.extend_from_slice(bytes);
-        self.parser.advance(&mut self.term, bytes);
+        if self.drawing == Drawing::On {
+            self.parser.advance(&mut self.term, bytes);
+        }
         std::mem::take(&mut self.answers.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -1,0 +1,31 @@
+//! The suites. Each function below is a list of tests; each test is a promise of the product.
+
+pub(crate) mod agent;
+pub(crate) mod bench;
+mod cage;
+mod errors;
+mod exec;
+mod exit;
+mod restart;
+mod terminal;
+mod users;
+mod viewers;
+
+use crate::runner::Test;
+
+pub(crate) fn all() -> Vec<Test> {
+    [
+        exit::tests(),
+        cage::tests(),
+        exec::tests(),
+        terminal::tests(),
+        viewers::tests(),
+        users::tests(),
+        errors::tests(),
+        restart::tests(),
+        agent::tests(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

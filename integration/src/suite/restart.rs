@@ -1,0 +1,193 @@
+//! kill -9 of either daemon, at any time, loses nothing.
+
+use super::viewers::flood_bytes;
+use crate::runner::Test;
+use crate::talk::{Background, daemon_pids, event_types, events, in_workspace, start, wait_exit};
+use anyhow::ensure;
+use link::PidFd;
+use std::time::Duration;
+use testkit::process::{self, LIMIT};
+use testkit::{Sandbox, Terminal, leftovers, pause};
+
+const LAST: u32 = 2_000_000;
+
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Sessiond,
+    Supervisor,
+    Both,
+}
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        Test::new("restart.kill_sessiond", |s| round(s, 0, Victim::Sessiond)),
+        Test::new("restart.kill_supervisor", |s| round(s, 0, Victim::Supervisor)),
+        Test::new("restart.kill_both", |s| round(s, 0, Victim::Both)),
+        Test::new("restart.twenty_in_a_row", twenty),
+        Test::new("restart.exit_while_both_are_dead", exit_while_dead),
+        Test::new("restart.supervisor_dies_after_fork", |s| dies_at(s, "spawn.after_fork")),
+        Test::new("restart.supervisor_dies_before_go", |s| dies_at(s, "spawn.before_go")),
+        Test::new("restart.twenty_clients_start_one_pair", many_clients),
+    ]
+}
+
+fn twenty(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let rounds = std::env::var("MEWS_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    for number in 1..=rounds {
+        let victim = match number % 3 {
+            0 => Victim::Both,
+            1 => Victim::Sessiond,
+            _ => Victim::Supervisor,
+        };
+        round(sandbox, number, victim)
+            .map_err(|error| error.context(format!("round {number}: {victim:?}")))?;
+    }
+    Ok(())
+}
+
+fn kill(pid: i32) -> anyhow::Result<()> {
+    let handle = PidFd::open(pid)?;
+    handle.signal(libc::SIGKILL)?;
+    pause::until("the daemon is dead", LIMIT, || (!handle.is_alive()).then_some(()))
+}
+
+fn strike(sandbox: &Sandbox, victim: Victim) -> anyhow::Result<()> {
+    let (sessiond, supervisor) = daemon_pids(sandbox)?;
+    match victim {
+        Victim::Sessiond => kill(sessiond),
+        Victim::Supervisor => kill(supervisor),
+        Victim::Both => {
+            kill(supervisor)?;
+            kill(sessiond)
+        }
+    }
+}
+
+fn round(sandbox: &Sandbox, number: u32, victim: Victim) -> anyhow::Result<()> {
+    let (front, back) = (format!("front-{number}"), format!("back-{number}"));
+    let tick = "n=0; while [ ! -e stop ]; do n=$((n+1)); echo tick $n; sleep 0.02; done; exit 9";
+    let background = start(sandbox, &["--name", &back], &["bash", "-c", tick])?;
+    let last = LAST.to_string();
+    let words = ["run", "--name", &front, "--", "seq", "1", &last];
+    let mut viewer = Terminal::undrawn(sandbox, &words)?;
+    viewer.wait_bytes(1_000_000)?;
+    strike(sandbox, victim)?;
+    let code = viewer.wait_exit()?;
+    let raw = viewer.raw();
+    ensure!(code == 0, "the viewer exits {code}: {}", tail(&raw));
+    ensure!(holds(&raw, &flood_bytes(LAST, "")), "the viewer missed bytes: {}", missed(&raw));
+    after(sandbox, &front, &background)?;
+    std::fs::remove_file(in_workspace(sandbox, "stop"))?;
+    Ok(())
+}
+
+fn tail(raw: &[u8]) -> String {
+    let from = raw.len().saturating_sub(300);
+    String::from_utf8_lossy(raw.get(from..).unwrap_or_default()).into_owned()
+}
+
+/// Whether the numbers came as one whole; the banner stands before them.
+fn holds(raw: &[u8], want: &[u8]) -> bool {
+    let Some(at) = raw.windows(6).position(|part| part == b"1\r\n2\r\n") else { return false };
+    raw.get(at..at + want.len()) == Some(want)
+}
+
+fn missed(raw: &[u8]) -> String {
+    let text = String::from_utf8_lossy(raw);
+    let mut next = 1_u32;
+    for line in text.lines() {
+        match line.trim_end().parse::<u32>() {
+            Ok(number) if number == next => next += 1,
+            Ok(number) => return format!("after {} came {number}", next - 1),
+            Err(_) if next > 1 => return format!("after {} came {line:?}", next - 1),
+            Err(_) => {}
+        }
+    }
+    format!("ends after {}", next - 1)
+}
+
+/// Everything is listed as it was: exits, events, recording; the second cage lives on.
+fn after(sandbox: &Sandbox, front: &str, background: &Background) -> anyhow::Result<()> {
+    wait_exit(sandbox, front)?.expect(0)?;
+    let shown = sandbox.json(["inspect", front])?;
+    let code = shown.pointer("/runs/0/exit/code").and_then(serde_json::Value::as_i64);
+    ensure!(code == Some(0), "{shown}");
+    let raw = sandbox.mews(["logs", "--raw", front])?.expect(0)?.stdout;
+    ensure!(raw == flood_bytes(LAST, ""), "the recording has {} bytes", raw.len());
+    pause::until("the end of the first cage is told", LIMIT, || {
+        let types = event_types(&events(sandbox, front).ok()?).ok()?;
+        types.iter().any(|kind| kind == "cage.gone").then_some(())
+    })?;
+    let types = event_types(&events(sandbox, front)?)?;
+    for kind in ["cage.planned", "cage.attested", "cage.started", "cage.exited", "cage.gone"] {
+        let count = types.iter().filter(|it| *it == kind).count();
+        ensure!(count == 1, "{count} × {kind}: {types:?}");
+    }
+    let back = sandbox.json(["inspect", &background.session])?;
+    ensure!(back.pointer("/cages/0/phase").is_some_and(|it| it == "running"), "{back}");
+    let listed = sandbox.mews(["ls"])?.expect(0)?.out();
+    ensure!(listed.contains(front) && listed.contains("back-"), "{listed}");
+    sandbox.file("ws/stop", "")?;
+    wait_exit(sandbox, &background.session)?.expect(0)?;
+    let shown = sandbox.json(["inspect", &background.session])?;
+    let code = shown.pointer("/runs/0/exit/code").and_then(serde_json::Value::as_i64);
+    ensure!(code == Some(9), "{shown}");
+    let raw = sandbox.mews(["logs", "--raw", &background.pty])?.expect(0)?.out();
+    for (index, line) in raw.lines().enumerate() {
+        ensure!(line.trim_end() == format!("tick {}", index + 1), "{index}: {line:?}");
+    }
+    Ok(())
+}
+
+/// A cage that ends when nobody is there to be told.
+fn exit_while_dead(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let script = "while [ ! -e stop ]; do sleep 0.02; done; echo last-words; touch ended; exit 11";
+    let run = start(sandbox, &[], &["bash", "-c", script])?;
+    strike(sandbox, Victim::Both)?;
+    sandbox.file("ws/stop", "")?;
+    let path = in_workspace(sandbox, "ended");
+    pause::until("the program ended", LIMIT, || path.exists().then_some(()))?;
+    wait_exit(sandbox, &run.session)?.expect(0)?;
+    let shown = sandbox.json(["inspect", &run.session])?;
+    let code = shown.pointer("/runs/0/exit/code").and_then(serde_json::Value::as_i64);
+    ensure!(code == Some(11), "{shown}");
+    let logs = sandbox.mews(["logs", &run.session])?.expect(0)?.out();
+    ensure!(logs.contains("last-words"), "{logs}");
+    Ok(())
+}
+
+/// Nothing ran and nothing is left.
+fn dies_at(sandbox: &Sandbox, failpoint: &str) -> anyhow::Result<()> {
+    let mut command = sandbox.command(["run", "--no-tty", "--", "touch", "it-ran"])?;
+    command.env("MEWS_FAILPOINT", failpoint);
+    let finished = process::run(&mut command, b"", LIMIT)?;
+    ensure!(finished.code == 125, "exits {}: {}", finished.code, finished.err());
+    pause::until("its broker and bwrap are gone", Duration::from_secs(10), || {
+        let left = leftovers::processes(sandbox.root());
+        left.iter().all(|line| line.contains("mews-sessiond")).then_some(())
+    })?;
+    ensure!(!in_workspace(sandbox, "it-ran").exists(), "it ran");
+    sandbox.mews(["run", "--no-tty", "--", "true"])?.expect(0)?;
+    let listed = sandbox.json(["ls", "--all"])?;
+    ensure!(!listed.to_string().contains("\"running\""), "{listed}");
+    ensure!(!in_workspace(sandbox, "it-ran").exists(), "it ran");
+    Ok(())
+}
+
+fn many_clients(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        let mut command = sandbox.command(["ls"])?;
+        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        clients.push(command.spawn()?);
+    }
+    for mut client in clients {
+        let status = process::wait(&mut client, LIMIT)?;
+        ensure!(status.success(), "a client: {status}");
+    }
+    for program in ["mews-sessiond", "mews-supervisor"] {
+        let count = super::terminal::pids_of(sandbox, program).len();
+        ensure!(count == 1, "{count} × {program}");
+    }
+    Ok(())
+}
