@@ -114,7 +114,8 @@ pub async fn serve(
     let door = watch(listener.as_fd().try_clone_to_owned()?)?;
     nix::fcntl::fcntl(&listener, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
     let (replies, mut outgoing) = channel;
-    let mut control = Control { events, replies, inbox, accepted: 0, notices: VecDeque::new() };
+    let mut control =
+        Control { events, replies, inbox, accepted: 0, notices: VecDeque::new(), exited: None };
     let mut connection: Option<Connection> = None;
     let mut flush: Option<oneshot::Sender<()>> = None;
     loop {
@@ -156,8 +157,10 @@ struct Control {
     replies: mpsc::UnboundedSender<Outgoing>,
     inbox: mpsc::UnboundedSender<Happening>,
     accepted: u64,
-    /// Kept while nobody is connected: attested, failed, exited, one of each at most.
+    /// Kept while nobody is connected: attested and failed, one of each at most.
     notices: VecDeque<BrokerNotice>,
+    /// The end of the cage, which every connection is told.
+    exited: Option<BrokerNotice>,
 }
 
 #[derive(Debug)]
@@ -167,6 +170,7 @@ struct Connection {
     greeted: bool,
     /// The next event that this connection has not been sent.
     cursor: u64,
+    told_exited: bool,
     waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
 }
 
@@ -190,6 +194,7 @@ impl Control {
             number: self.accepted,
             greeted: false,
             cursor: 0,
+            told_exited: false,
             waiting: VecDeque::from([(hello, Vec::new())]),
         })
     }
@@ -200,7 +205,11 @@ impl Control {
             return;
         }
         let body = self.next_event(connection).map(|event| BrokerNotice::Event { event });
-        if let Some(notice) = body.or_else(|| self.notices.pop_front())
+        let exited = || {
+            let told = std::mem::replace(&mut connection.told_exited, self.exited.is_some());
+            self.exited.clone().filter(|_| !told)
+        };
+        if let Some(notice) = body.or_else(|| self.notices.pop_front()).or_else(exited)
             && let Ok(message) = Message::notify(&notice)
         {
             connection.waiting.push_back((message.to_bytes(), Vec::new()));
@@ -231,6 +240,7 @@ impl Control {
                     connection.waiting.push_back((bytes, fds));
                 }
             }
+            Outgoing::Notice(notice @ BrokerNotice::Exited { .. }) => self.exited = Some(notice),
             Outgoing::Notice(notice) => self.notices.push_back(notice),
             Outgoing::Events | Outgoing::Flush(_) => {}
         }

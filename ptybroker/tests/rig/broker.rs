@@ -345,6 +345,12 @@ impl Rig {
         exit
     }
 
+    /// The exit that a new connection is told again.
+    pub(crate) fn wait_exit_again(&mut self) {
+        self.exited = None;
+        self.wait_exit();
+    }
+
     /// Waits until the broker's process has ended by itself.
     pub(crate) fn gone(mut self) -> bool {
         self.child.wait().unwrap().success()
