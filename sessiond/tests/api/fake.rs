@@ -2,6 +2,7 @@
 
 use link::nonblocking::AsyncPackets;
 use link::{Listener, Packet, Peer, memfd};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -77,15 +78,16 @@ impl Fake {
     pub(crate) fn start(&self, socket: &Path) {
         self.stop();
         let listener = Listener::bind(socket, 0o666).unwrap();
+        fcntl(&listener, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
         let listener = link::nonblocking::watch(listener.into()).unwrap();
         let fake = self.clone();
         let task = tokio::spawn(async move {
             loop {
-                let ready = listener.readable().await.unwrap();
-                let accepted = Listener::from_fd(ready.get_inner().try_clone().unwrap()).accept();
-                drop(ready);
+                let mut ready = listener.readable().await.unwrap();
+                let accepting = Listener::from_fd(listener.get_ref().try_clone().unwrap());
+                let Ok(Ok(accepted)) = ready.try_io(|_socket| accepting.accept()) else { continue };
                 // One link at a time, as the real one has.
-                fake.clone().link(AsyncPackets::new(accepted.unwrap()).unwrap()).await;
+                fake.clone().link(AsyncPackets::new(accepted).unwrap()).await;
                 fake.state().out = None;
             }
         });
