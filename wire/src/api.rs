@@ -27,7 +27,7 @@
 //! | POST `ptys/:t/resize` | [`crate::Size`] → 204 |
 //! | GET `ptys/:t/scrollback?form=rendered\|raw` | → bytes, also after the end |
 //! | POST `ptys/:t/wait?timeout_ms=` | → `{"exit": Exit}` when it ended; `{"exit": null}` after the time |
-//! | GET `sessions/:s/events?after=N&limit=` | → [`Events`] |
+//! | GET `sessions/:s/events?after=N&limit=&wait_ms=` | → [`Events`]; `wait_ms`: wait so long for the first new one |
 //! | GET `resolve?id=TEXT` | → [`Resolved`]; 404, or 409 with `details.candidates` |
 //! | POST `shutdown` | [`Shutdown`] → [`crate::supervisor::ShutdownAnswer`] |
 //!
