@@ -83,6 +83,10 @@ pub struct ViewerQueue {
     pending: Pending,
     /// When bytes were taken last, or began to wait.
     progress_ms: u64,
+    /// Rows of the viewer's own terminal, if they are known.
+    viewer_rows: Option<u16>,
+    /// The first snapshot is under way, or was never needed.
+    shown: bool,
 }
 
 impl ViewerQueue {
@@ -94,7 +98,14 @@ impl ViewerQueue {
             grace_used: false,
             pending: Pending::default(),
             progress_ms: now_ms,
+            viewer_rows: None,
+            shown: false,
         }
+    }
+
+    /// The viewer's own terminal has so many rows; until told, as many as the program's.
+    pub fn set_viewer_rows(&mut self, rows: u16) {
+        self.viewer_rows = Some(rows);
     }
 
     /// Before all data that waits. `false`: the viewer takes nothing and its control queue is
@@ -151,7 +162,9 @@ impl ViewerQueue {
         }
     }
 
-    /// The screen after the byte before `seq`, in frames; ends a time of lagging.
+    /// The screen after the byte before `seq`, in frames; ends a time of lagging. Nothing is sent
+    /// of an empty one: the program has printed nothing yet, and the viewer's screen stays as it
+    /// is. Before the first, what is on the viewer's screen is scrolled away, not painted over.
     pub fn push_snapshot(
         &mut self,
         seq: u64,
@@ -160,6 +173,12 @@ impl ViewerQueue {
         now_ms: u64,
     ) -> Option<Episode> {
         self.begin_waiting(now_ms);
+        if !self.shown && !bytes.is_empty() {
+            // From any row, so many line feeds move just the rows above the cursor out.
+            let rows = self.viewer_rows.unwrap_or(size.rows);
+            self.pending.push_history(&vec![b'\n'; usize::from(rows).saturating_sub(1)].into());
+        }
+        self.shown = true;
         self.pending.push_snapshot(seq, size, &bytes.into());
         match std::mem::replace(&mut self.state, State::Current) {
             State::Lagging { from, dropped, since_ms } => {

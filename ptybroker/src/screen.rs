@@ -39,6 +39,7 @@ pub struct Screen {
     model: Model,
     parser: Processor<NoSync>,
     partial: Partial,
+    printed: bool,
 }
 
 /// Synchronized updates are not held back: nothing is drawn here, and a snapshot is always whole.
@@ -60,11 +61,13 @@ impl Screen {
             model: Model::new(size.clamped()),
             parser: Processor::new(),
             partial: Partial::default(),
+            printed: false,
         }
     }
 
     /// Takes output, split anywhere; lines that leave the top go to `scrollback`.
     pub fn feed(&mut self, bytes: &[u8], scrollback: &mut Scrollback) {
+        self.printed |= !bytes.is_empty();
         for slice in bytes.chunks(SLICE_BYTES) {
             let cells_left = slice.len() + SLICE_CELLS;
             let mut feed = Feed { model: &mut self.model, scrollback, cells_left };
@@ -85,9 +88,13 @@ impl Screen {
         self.model.size()
     }
 
-    /// The bytes that bring any xterm-like terminal of this size into exactly this state.
+    /// The bytes that bring any xterm-like terminal of this size into exactly this state. Empty if
+    /// nothing was ever printed: a terminal that is given a new program need not be cleared.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
+        if !self.printed {
+            return Vec::new();
+        }
         let mut bytes = dump::snapshot(&self.model);
         bytes.extend_from_slice(self.partial.bytes());
         bytes

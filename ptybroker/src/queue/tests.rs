@@ -47,6 +47,9 @@ impl Viewer {
             }
             Frame::Close(_) => self.closed = true,
             Frame::Bell => {}
+            Frame::History(room) => {
+                assert_eq!((room.as_slice(), self.snapshots), (&[b'\n'; 23][..], 0))
+            }
             other => panic!("{other:?} was never sent"),
         }
     }
@@ -117,7 +120,8 @@ proptest! {
             }
             // Two pieces beyond the bound: the one that reached it, and the head of the frames.
             let heads = 13 * (LIMITS.output_bytes_max + 2 * PIECE_MAX);
-            let bound = LIMITS.output_bytes_max + 2 * PIECE_MAX + LIMITS.control_bytes_max + 100 + heads;
+            let bound =
+                LIMITS.output_bytes_max + 2 * PIECE_MAX + LIMITS.control_bytes_max + 200 + heads;
             prop_assert!(queue.pending_bytes() <= bound, "{}", queue.pending_bytes());
         }
         queue.push_last(&Frame::Close(Close { reason: CloseReason::Detached, exit: None }), now);
