@@ -251,7 +251,7 @@ fn reads_and_writes_of_the_command_line() {
     assert_eq!(writes(&plan, "/home/ann/link"), Some(false));
     assert!(plan.sources.iter().any(|source| source.host == "/srv/data"));
     for (read, write, words) in [
-        ("/nope", "", "check the path after --read"),
+        ("/nope", "", "--read \"/nope\": does not exist; check"),
         ("", "/nope", "does not exist"),
         ("/", "", "too wide"),
         ("/etc", "", "too wide"),

@@ -12,6 +12,7 @@ use super::{
 use crate::policy::{Base, Home, Missing, PathRule, Policy, TmpfsRule};
 use std::collections::BTreeMap;
 use std::path::Path;
+use wire::Arg;
 
 /// More mounts than this and a note says what it costs.
 pub(super) const MOUNTS_MANY: usize = 24;
@@ -40,6 +41,8 @@ struct Grant {
     writable: bool,
     role: Role,
     from: String,
+    /// The line's key, or the flag.
+    key: &'static str,
 }
 
 impl<'a> Tree<'a> {
@@ -146,7 +149,7 @@ impl<'a> Tree<'a> {
     }
 
     fn grant(&self, rule: &PathRule, writable: bool) -> Result<Grant, PlanError> {
-        let key = if writable { "fs.write" } else { "fs.read" };
+        let key = self.key(rule, writable);
         let base = match rule.base {
             Base::Root => "/".to_owned(),
             Base::Workspace => self.workspace.host.clone(),
@@ -167,7 +170,22 @@ impl<'a> Tree<'a> {
             writable,
             role,
             from: rule.to_string(),
+            key,
         })
+    }
+
+    /// Where the rule was said.
+    fn key(&self, rule: &PathRule, writable: bool) -> &'static str {
+        let said = &self.request.overrides;
+        let (flags, flag, key) = match writable {
+            true => (&said.write, "--write", "fs.write"),
+            false => (&said.read, "--read", "fs.read"),
+        };
+        let is_flag = |text: &Arg| {
+            std::str::from_utf8(text.as_bytes())
+                .is_ok_and(|text| PathRule::literal(text).as_ref() == Ok(rule))
+        };
+        if flags.iter().any(is_flag) { flag } else { key }
     }
 
     fn put(&mut self, grant: &Grant) -> Result<(), PlanError> {
@@ -175,7 +193,7 @@ impl<'a> Tree<'a> {
         let Some(canonical) = self.host.canonical(Path::new(&grant.host)) else {
             return self.put_missing(grant);
         };
-        let canonical = utf8(&canonical, grant.key())?;
+        let canonical = utf8(&canonical, grant.key)?;
         self.check(grant, &canonical)?;
         if self.is_there(&grant.inside, &canonical, grant.writable) {
             return Ok(());
@@ -206,8 +224,8 @@ impl<'a> Tree<'a> {
             return Err(grant.refused("does not exist; make it or take it out"));
         }
         // On the command line it was meant.
-        if self.request.overrides.read.iter().any(|path| path.lossy() == grant.from) {
-            return Err(grant.refused("does not exist; check the path after --read"));
+        if grant.key == "--read" {
+            return Err(grant.refused("does not exist; check the path"));
         }
         Ok(())
     }
@@ -321,10 +339,6 @@ impl<'a> Tree<'a> {
 }
 
 impl Grant {
-    const fn key(&self) -> &'static str {
-        if self.writable { "fs.write" } else { "fs.read" }
-    }
-
     /// By its name alone, whether or not it is there.
     fn check_named(&self) -> Result<(), PlanError> {
         let why = match self.role {
@@ -335,7 +349,7 @@ impl Grant {
     }
 
     fn refused(&self, why: &str) -> PlanError {
-        PlanError::Path { key: self.key().to_owned(), path: self.from.clone(), why: why.to_owned() }
+        PlanError::Path { key: self.key.to_owned(), path: self.from.clone(), why: why.to_owned() }
     }
 }
 
