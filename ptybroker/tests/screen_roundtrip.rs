@@ -4,7 +4,7 @@
 use alacritty_terminal::event::VoidListener;
 use alacritty_terminal::grid::Dimensions;
 use alacritty_terminal::index::{Column, Line};
-use alacritty_terminal::term::cell::Cell;
+use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::term::test::TermSize;
 use alacritty_terminal::term::{Config, Term};
 use alacritty_terminal::vte::ansi::Processor;
@@ -49,9 +49,12 @@ impl Terminal {
                 }
             }
         }
-        let mut cursor = grid.cursor.clone();
-        normalise(&mut cursor.template);
-        facts.push(format!("cursor {cursor:?}"));
+        let cursor = &grid.cursor;
+        let pen = (cursor.template.fg, cursor.template.bg, cursor.template.flags);
+        let underline = cursor.template.underline_color();
+        let link = cursor.template.hyperlink().map(|link| link.uri().to_owned());
+        facts.push(format!("cursor {:?} wraps {}", cursor.point, cursor.input_needs_wrap));
+        facts.push(format!("pen {pen:?} {underline:?} {link:?} {:?}", cursor.charsets));
         facts.push(format!("modes {:?}", self.term.mode()));
         facts.push(format!(
             "colors {:?}",
@@ -59,12 +62,39 @@ impl Terminal {
         ));
         facts
     }
+
+    /// What another emulator keeps too: characters, attributes, the cursor's place, modes.
+    fn looks(&self) -> Vec<String> {
+        let grid = self.term.grid();
+        let mut facts = Vec::new();
+        for row in 0..grid.screen_lines() {
+            for column in 0..grid.columns() {
+                let mut cell = grid[Line(row as i32)][Column(column)].clone();
+                normalise(&mut cell);
+                let flags = cell.flags - Flags::WRAPLINE;
+                facts.push(format!(
+                    "{row},{column}: {:?} {:?} {:?} {flags:?}",
+                    cell.c, cell.fg, cell.bg
+                ));
+            }
+        }
+        let point = grid.cursor.point;
+        facts.push(format!("cursor {point:?}"));
+        facts.push(format!("modes {:?}", self.term.mode()));
+        facts
+    }
 }
 
-/// A tab that moved over blanks is a blank; a link without a name is given a new one each time.
+/// A tab that moved over blanks is a blank, and a blank has no colour of text and no weight; a
+/// link without a name is given a new one each time.
 fn normalise(cell: &mut Cell) {
     if cell.c == '\t' {
         cell.c = ' ';
+    }
+    let shows = Flags::INVERSE | Flags::ALL_UNDERLINES | Flags::STRIKEOUT;
+    if cell.c == ' ' && !cell.flags.intersects(shows) {
+        cell.fg = Cell::default().fg;
+        cell.flags -= Flags::BOLD | Flags::DIM | Flags::ITALIC | Flags::HIDDEN;
     }
     if let Some(link) = cell.hyperlink() {
         let link = alacritty_terminal::term::cell::Hyperlink::new(Some("x"), link.uri().to_owned());
@@ -73,6 +103,21 @@ fn normalise(cell: &mut Cell) {
     if cell.extra.as_deref() == Some(&Default::default()) {
         cell.extra = None;
     }
+}
+
+/// Recordings of real programs on 100x30.
+fn corpus() -> Vec<(String, Vec<u8>)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let recordings = files.filter(|path| path.extension().is_some_and(|ext| ext == "bin"));
+    recordings.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()
+}
+
+/// The last place at or before `cut` where no sequence or character is half done.
+fn boundary(bytes: &[u8], cut: usize) -> usize {
+    let whole =
+        |at: &usize| *at == 0 || *at == bytes.len() || bytes[at - 1] == b'\n' || bytes[*at] == 0x1b;
+    (0..=cut).rev().find(whole).unwrap()
 }
 
 fn screen_fed(size: Size, bytes: &[u8]) -> Screen {
@@ -154,17 +199,34 @@ fn cases_made_by_hand() {
 
 #[test]
 fn recordings_at_25_places() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus");
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "bin") {
-            continue;
-        }
-        let bytes = std::fs::read(&path).unwrap();
+    for (name, bytes) in corpus() {
         for place in 1..=25 {
             let cut = bytes.len() * place / 25;
-            let what = format!("{} at {cut}", path.display());
+            let what = format!("{name} at {cut}");
             compare(Size { cols: 100, rows: 30 }, &bytes[..cut], &what);
         }
     }
+}
+
+/// The same with a terminal of another library between: it reads our snapshot and writes its own.
+#[test]
+fn another_emulator_understands_the_snapshot() {
+    let size = Size { cols: 100, rows: 30 };
+    let mut compared = 0;
+    for (name, bytes) in corpus() {
+        for place in 1..=25 {
+            let cut = boundary(&bytes, bytes.len() * place / 25);
+            let other_size =
+                shpool_vterm::Size { width: size.cols.into(), height: size.rows.into() };
+            let mut other = shpool_vterm::Term::new(0, other_size);
+            other.process(&screen_fed(size, &bytes[..cut]).snapshot());
+            let dump = other.contents(shpool_vterm::ContentRegion::All);
+            let expected = Terminal::fed(size, &bytes[..cut]).looks();
+            let got = Terminal::fed(size, &dump).looks();
+            let differing = expected.iter().zip(&got).find(|(a, b)| a != b);
+            assert!(expected == got, "{name} at {cut}: {differing:#?}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 25 * 5);
 }
