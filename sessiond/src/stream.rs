@@ -28,7 +28,6 @@ impl hyper::body::Body for Pieces {
 }
 
 /// The whole file from its start. A client that goes away ends the reading.
-#[must_use]
 pub fn body(file: File) -> Body {
     let (pieces, receiver) = mpsc::channel(AHEAD);
     tokio::task::spawn_blocking(move || {

@@ -152,7 +152,6 @@ impl Fake {
         Some((Message::answer(request.id, result), fds))
     }
 
-    #[expect(clippy::type_complexity, reason = "an answer and its descriptors, or a broken link")]
     fn answer(
         &self,
         verb: SupervisorRequest,

@@ -1,4 +1,11 @@
 //! The API over a real Unix socket, against a supervisor that speaks the real protocol.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that fails panics"
+)]
 
 mod attach;
 mod client;
