@@ -155,6 +155,18 @@ impl Counter {
 }
 
 impl Counters {
+    /// Processes of the cage that the kernel killed for their memory.
+    #[must_use]
+    pub fn oom_kills(&self) -> u64 {
+        self.memory.as_ref().map_or(0, Counter::read)
+    }
+
+    /// Forks that were refused.
+    #[must_use]
+    pub fn pids_met(&self) -> u64 {
+        self.pids.as_ref().map_or(0, Counter::read)
+    }
+
     #[must_use]
     pub fn memory_peak_bytes(&self) -> Option<u64> {
         read_text(self.peak.as_ref()?).trim().parse().ok()

@@ -131,6 +131,15 @@ enum Phase {
     Ended,
 }
 
+/// What the cgroup had counted before, and what of it was told: each once.
+#[derive(Debug)]
+struct Told {
+    oom_kills_before: u64,
+    pids_met_before: u64,
+    oom: bool,
+    pids: bool,
+}
+
 #[derive(Debug)]
 struct Broker {
     phase: Phase,
@@ -154,10 +163,7 @@ struct Broker {
     main: Option<PtyId>,
     ending: Option<Cause>,
     alarm: Option<Cause>,
-    told_oom: bool,
-    told_pids: bool,
-    oom_kills_before: u64,
-    pids_met_before: u64,
+    told: Told,
     running_clocks: Vec<AbortHandle>,
     cage_gone: bool,
     left_alone: bool,
@@ -185,8 +191,12 @@ impl Broker {
             init_handle,
             events,
             outgoing,
-            oom_kills_before: counters.memory.as_ref().map_or(0, crate::boot::Counter::read),
-            pids_met_before: counters.pids.as_ref().map_or(0, crate::boot::Counter::read),
+            told: Told {
+                oom_kills_before: counters.oom_kills(),
+                pids_met_before: counters.pids_met(),
+                oom: false,
+                pids: false,
+            },
             counters,
             clocks: Clocks::default(),
             ptys_max: 0,
@@ -199,8 +209,6 @@ impl Broker {
             main: None,
             ending: None,
             alarm: None,
-            told_oom: false,
-            told_pids: false,
             running_clocks: Vec::new(),
             cage_gone: false,
             left_alone: false,

@@ -142,7 +142,7 @@ impl Broker {
     }
 
     fn order_exec(&mut self, pty: PtyId, exec: &BrokerExec) {
-        let oom_kills = self.oom_kills();
+        let oom_kills = self.counters.oom_kills();
         let Some(command) = self.commands.get_mut(&pty) else { return };
         command.oom_kills_before = oom_kills;
         let mut fds: Vec<OwnedFd> = Vec::new();

@@ -22,7 +22,7 @@ const ALONE_MAX: Duration = Duration::from_secs(600);
 impl Broker {
     /// Everything that a command printed is kept.
     pub(super) fn drained(&mut self, pty: PtyId, bytes: u64, lines: u64) {
-        let oom_killed = self.oom_kills();
+        let oom_killed = self.counters.oom_kills();
         let peak = self.counters.memory_peak_bytes();
         let (ending, alarm) = (self.ending, self.alarm);
         let Some(command) = self.commands.get_mut(&pty) else { return };
@@ -142,9 +142,13 @@ impl Broker {
                     self.kill_cage();
                 }
             }
-            Alarm::OomKill if self.oom_kills() > self.oom_kills_before => self.tell_oom(),
-            Alarm::PidsMet if self.pids_met() > self.pids_met_before && !self.told_pids => {
-                self.told_pids = true;
+            Alarm::OomKill if self.counters.oom_kills() > self.told.oom_kills_before => {
+                self.tell_oom()
+            }
+            Alarm::PidsMet
+                if self.counters.pids_met() > self.told.pids_met_before && !self.told.pids =>
+            {
+                self.told.pids = true;
                 let message = "a fork was refused: the cage has as many processes as it may have";
                 let (limit, message) = ("pids".to_owned(), message.to_owned());
                 self.log(&EventBody::CageLimit { limit, message });
@@ -154,7 +158,7 @@ impl Broker {
     }
 
     fn tell_oom(&mut self) {
-        if !std::mem::replace(&mut self.told_oom, true) {
+        if !std::mem::replace(&mut self.told.oom, true) {
             self.log(&EventBody::CageOom { limit_bytes: None });
         }
     }
@@ -172,14 +176,6 @@ impl Broker {
         let (limit, message) = (limit.to_owned(), message.to_owned());
         self.log(&EventBody::CageLimit { limit, message });
         self.kill_cage();
-    }
-
-    pub(super) fn oom_kills(&self) -> u64 {
-        self.counters.memory.as_ref().map_or(0, crate::boot::Counter::read)
-    }
-
-    fn pids_met(&self) -> u64 {
-        self.counters.pids.as_ref().map_or(0, crate::boot::Counter::read)
     }
 
     /// Whether nobody needs this broker any more.

@@ -17,14 +17,14 @@ const SLICES_MAX: usize = 64;
 
 #[derive(Debug)]
 pub enum Outbox {
-    Live(ViewerQueue),
+    Live(Box<ViewerQueue>),
     Pull(PullQueue),
 }
 
 impl Outbox {
     #[must_use]
     pub fn live(now_ms: u64) -> Self {
-        Self::Live(ViewerQueue::new(Limits::default(), now_ms))
+        Self::Live(Box::new(ViewerQueue::new(Limits::default(), now_ms)))
     }
 
     #[must_use]

@@ -2,6 +2,14 @@
 //! the real `mews-cage-init`. As root it drops to a uid of the cages' range first.
 
 #![allow(dead_code, missing_debug_implementations, reason = "each test uses a part of it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test program: what goes wrong is a failed test"
+)]
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test waits for one kind of message")]
 
 use cage::launch::{Boot, BootFds, Clocks, Terminal};
 use cage::orders::{Access, LandlockProgram, LandlockRule, Program};
@@ -134,24 +142,24 @@ impl Rig {
 
     /// Started and connected to, nothing more.
     pub(crate) fn boot(plan: &Plan) -> Self {
+        occupy_low_descriptors();
         let temp = tempfile::Builder::new().prefix("mews-broker-test-").tempdir().unwrap();
         let root = nix::unistd::geteuid().is_root();
         if root {
             std::os::unix::fs::chown(temp.path(), Some(CAGE_UID), Some(CAGE_UID)).unwrap();
         }
-        let listener = high(Listener::bind(&temp.path().join("sup.sock"), 0o600).unwrap());
+        let listener = Listener::bind(&temp.path().join("sup.sock"), 0o600).unwrap();
         let (tether, its_tether) = Packets::pair().unwrap();
-        let its_tether = high(its_tether);
-        let state_dir = high(std::fs::File::open(temp.path()).unwrap());
-        let bwrap = high(std::fs::File::open("/usr/bin/bwrap").expect("bubblewrap is installed"));
+        let state_dir = std::fs::File::open(temp.path()).unwrap();
+        let bwrap = std::fs::File::open("/usr/bin/bwrap").expect("bubblewrap is installed");
         let args: Vec<u8> =
             plan.bwrap.iter().flat_map(|arg| [arg.as_bytes(), b"\0"].concat()).collect();
-        let args = high(memfd::sealed("args", &args).unwrap());
+        let args = memfd::sealed("args", &args).unwrap();
         let read = |name: &str| std::fs::read(program(name)).unwrap();
-        let init = high(memfd::sealed_program("init", &read("mews-cage-init")).unwrap());
-        let broker = high(memfd::sealed_program("broker", &read("mews-ptybroker")).unwrap());
+        let init = memfd::sealed_program("init", &read("mews-cage-init")).unwrap();
+        let broker = memfd::sealed_program("broker", &read("mews-ptybroker")).unwrap();
         let filter = cage::seccomp::compile(cage::seccomp::Profile::Default);
-        let seccomp = high(memfd::sealed("filter", &filter).unwrap());
+        let seccomp = memfd::sealed("filter", &filter).unwrap();
         let boot = Boot {
             proto: wire::PROTO,
             cage: CageId::new(),
@@ -179,7 +187,7 @@ impl Rig {
             terminal: plan.terminal.clone(),
             ptys_max: plan.ptys_max,
         };
-        let boot = high(memfd::sealed("boot", &serde_json::to_vec(&boot).unwrap()).unwrap());
+        let boot = memfd::sealed("boot", &serde_json::to_vec(&boot).unwrap()).unwrap();
         let inherited: Vec<BorrowedFd<'_>> = vec![
             listener.as_fd(),
             its_tether.as_fd(),
@@ -445,12 +453,13 @@ pub(crate) fn on_terminal(script: &str) -> BrokerExec {
     BrokerExec { tty: Some(Size::DEFAULT), ..shell(script) }
 }
 
-/// Out of the way of descriptor 3, which is for the boot text.
-fn high(fd: impl Into<OwnedFd>) -> OwnedFd {
-    use std::os::fd::FromRawFd;
-    let raw = fcntl(fd.into(), FcntlArg::F_DUPFD_CLOEXEC(50)).unwrap();
-    // SAFETY: fcntl has just made it for us.
-    unsafe { OwnedFd::from_raw_fd(raw) }
+/// Takes the low numbers for ever: descriptor 3 of a broker is for the boot text.
+fn occupy_low_descriptors() {
+    static LOW: std::sync::OnceLock<Vec<std::fs::File>> = std::sync::OnceLock::new();
+    LOW.get_or_init(|| {
+        let open = || std::fs::File::open("/dev/null").unwrap();
+        std::iter::repeat_with(open).take_while(|file| file.as_raw_fd() < 10).collect()
+    });
 }
 
 fn set_inheritable(fd: BorrowedFd<'_>, inheritable: bool) {
