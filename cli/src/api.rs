@@ -233,10 +233,7 @@ impl Failure {
 }
 
 fn full(path: &str) -> String {
-    match path {
-        "/healthz" | "/readyz" | "/versions" => path.to_owned(),
-        other => format!("{BASE}{other}"),
-    }
+    format!("{BASE}{path}")
 }
 
 fn not_running(dirs: &Dirs) -> Failure {

@@ -82,9 +82,14 @@ pub(crate) fn start(dirs: &Dirs, is_there: impl Fn() -> bool) -> Result<(), Fail
 /// is not in the runtime.
 pub(crate) fn supervisor_is_there(dirs: &Dirs) -> bool {
     let Ok(Some(mut stream)) = connect(dirs) else { return false };
-    let request = b"GET /readyz HTTP/1.1\r\nhost: mews\r\nconnection: close\r\n\r\n";
+    let base = wire::api::BASE;
+    let request = format!("GET {base}/readyz HTTP/1.1\r\nhost: mews\r\nconnection: close\r\n\r\n");
     let mut answer = String::new();
-    if stream.write_all(request).and_then(|()| stream.read_to_string(&mut answer)).is_err() {
+    if stream
+        .write_all(request.as_bytes())
+        .and_then(|()| stream.read_to_string(&mut answer))
+        .is_err()
+    {
         return false;
     }
     let body = answer.split_once("\r\n\r\n").map_or("", |(_head, body)| body);

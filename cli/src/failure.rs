@@ -64,12 +64,7 @@ fn hint(error: &WireError) -> Option<String> {
     match error.code {
         ErrorCode::NotFound | ErrorCode::Gone => Some("mews ls -a".to_owned()),
         ErrorCode::CageUnavailable => Some("mews doctor".to_owned()),
-        ErrorCode::PolicyInvalid => error
-            .details
-            .get("file")
-            .and_then(|file| file.as_str())
-            .map(|file| format!("mews policy check {file}"))
-            .or_else(|| Some("mews policy list".to_owned())),
+        ErrorCode::PolicyInvalid => Some(policy_hint(&error.details)),
         ErrorCode::SupervisorUnavailable => Some("mews daemon start".to_owned()),
         ErrorCode::BadRequest
         | ErrorCode::ValidationFailed
@@ -84,6 +79,15 @@ fn hint(error: &WireError) -> Option<String> {
         | ErrorCode::ProviderUnreachable
         | ErrorCode::StorageUnavailable
         | ErrorCode::Unknown => None,
+    }
+}
+
+/// A file can be mended and checked again; a name can only be another one.
+fn policy_hint(details: &serde_json::Value) -> String {
+    let word = |name: &str| details.get(name).and_then(serde_json::Value::as_str);
+    match (word("file"), word("reason")) {
+        (Some(file), reason) if reason != Some("not_found") => format!("mews policy check {file}"),
+        _other => "mews policy list".to_owned(),
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Viewer<'a> {
 }
 
 impl Viewer<'_> {
-    pub(crate) async fn view(&self, upgraded: Upgraded) -> io::Result<Ending> {
+    pub(crate) async fn view(&self, upgraded: Upgraded, ends: &mut Ends) -> io::Result<Ending> {
         let Upgraded { stream, early } = upgraded;
         let mut incoming = link::Incoming::new(&stream, &early);
         let outgoing = link::Outgoing::new(&stream);
@@ -61,10 +61,18 @@ impl Viewer<'_> {
         match hello.mode {
             Mode::Terminal if crate::terminal::is_interactive() => {
                 self.tell(&hello);
-                screen::view(self, incoming, outgoing, &hello).await
+                screen::view(self, incoming, outgoing, &hello, ends).await
             }
-            Mode::Terminal | Mode::Pipes => pipes::view(self, incoming, outgoing, &hello).await,
+            Mode::Terminal | Mode::Pipes => {
+                pipes::view(self, incoming, outgoing, &hello, ends).await
+            }
         }
+    }
+
+    fn pass_on(&self, signal: i32) {
+        let control = self.control.clone();
+        // A program that has ended meanwhile needs no signal.
+        tokio::spawn(async move { control.signal(signal).await });
     }
 
     fn tell(&self, hello: &Hello) {
@@ -97,8 +105,10 @@ fn ending(close: Close) -> Ending {
     }
 }
 
-/// The signals that end a program unless it asks for them.
-struct Ends {
+/// The signals that end a program unless it asks for them. Made before anything is started, so
+/// that none of them leaves something behind.
+#[derive(Debug)]
+pub(crate) struct Ends {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
@@ -106,7 +116,7 @@ struct Ends {
 }
 
 impl Ends {
-    fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -115,13 +125,30 @@ impl Ends {
         })
     }
 
-    async fn next(&mut self) -> i32 {
+    pub(crate) async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.interrupt.recv() => libc::SIGINT,
             _ = self.terminate.recv() => libc::SIGTERM,
             _ = self.hangup.recv() => libc::SIGHUP,
             _ = self.quit.recv() => libc::SIGQUIT,
         }
+    }
+}
+
+/// Does some work to its end, however often it is told to end meanwhile but once; the signal comes
+/// with the result. The second one ends the work: `Err`.
+pub(crate) async fn undisturbed<T>(
+    work: impl Future<Output = T>,
+    ends: &mut Ends,
+) -> Result<(T, Option<i32>), i32> {
+    let mut work = std::pin::pin!(work);
+    let signal = tokio::select! {
+        done = &mut work => return Ok((done, None)),
+        signal = ends.next() => signal,
+    };
+    tokio::select! {
+        done = &mut work => Ok((done, Some(signal))),
+        second = ends.next() => Err(second),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::api::Api;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::out::Say;
-use crate::viewer::Viewer;
+use crate::viewer::{Ends, Viewer};
 use crate::{request, terminal};
 use std::sync::Arc;
 use wire::api::Resolved;
@@ -58,6 +58,7 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
         Err(failure) if failure.is(ErrorCode::Gone) => return over(&failure, &found.name, say),
         other => other?,
     };
+    let mut ends = Ends::new().map_err(|error| Failure::new(error.to_string()))?;
     let viewer = Viewer {
         say,
         control: Control::Daemons { api: Arc::clone(&api), session: found.session, cage, pty },
@@ -66,7 +67,7 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
         is_runner: false,
         banner: true,
     };
-    let ending = viewer.view(upgraded).await;
+    let ending = viewer.view(upgraded, &mut ends).await;
     let ending = ending
         .map_err(|error| Failure::new(format!("the terminal or its stream failed: {error}")))?;
     Ok(conclude(ending, &api, pty, &found.name, say).await?.status)

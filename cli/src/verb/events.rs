@@ -4,13 +4,17 @@ use crate::api::Api;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::{self, Say};
+use crate::table::cut;
 use crate::time::stamp;
+use std::io::IsTerminal;
 use std::time::Duration;
 use wire::SessionId;
 use wire::api::{Events, SessionEvent, SessionState, SessionView};
 
 /// One page.
 const LIMIT: usize = 500;
+/// Data of one event on a terminal.
+const LINE_CHARS: usize = 120;
 /// The API has no stream of events yet: how often `-f` asks.
 const TURN: Duration = Duration::from_millis(300);
 
@@ -52,6 +56,7 @@ async fn print_after(
     mut after: i64,
     say: &Say,
 ) -> Result<i64, Failure> {
+    let is_terminal = std::io::stdout().is_terminal();
     loop {
         let path = format!("/sessions/{session}/events?after={after}&limit={LIMIT}");
         let page: Events = api.get(&path).await?;
@@ -60,7 +65,7 @@ async fn print_after(
             if say.json {
                 out::json_line(event)?;
             } else {
-                out::data(&line(event))?;
+                out::data(&line(event, is_terminal))?;
             }
         }
         // A page that does not go on would be asked for for ever.
@@ -73,9 +78,11 @@ async fn has_ended(api: &Api, session: SessionId) -> Result<bool, Failure> {
     Ok(matches!(session.state, SessionState::Ended | SessionState::Failed))
 }
 
-fn line(event: &SessionEvent) -> String {
+fn line(event: &SessionEvent, is_terminal: bool) -> String {
     let is_empty = event.data.as_object().map_or(event.data.is_null(), serde_json::Map::is_empty);
     let data = if is_empty { String::new() } else { escape(&event.data.to_string()) };
+    // The eye wants a line; a pipe wants all of it.
+    let data = if is_terminal { cut(&data, LINE_CHARS) } else { data };
     let line =
         format!("{:>5}  {}  {:<22} {data}", event.seq, stamp(event.at_ms), escape(&event.kind));
     format!("{}\n", line.trim_end())

@@ -7,7 +7,7 @@ use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::{self, Say};
 use crate::request::{self, Streams};
-use crate::viewer::{Ending, Viewer};
+use crate::viewer::{Ending, Ends, Viewer};
 use serde_json::json;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -47,6 +47,7 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     };
     let streams = Streams::choose(args.no_tty, args.detach);
     let spec = request::exec_spec(&args.command, streams, !args.detach);
+    let mut ends = Ends::new().map_err(|error| Failure::new(error.to_string()))?;
     let path = format!("/sessions/{}/cages/{cage}/exec", found.session);
     let started: Started = api.post(&path, &spec, Repeat::Never).await?;
     if args.detach {
@@ -63,7 +64,7 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     };
     let ending = match api.attach(pty, &request::runner(streams)).await {
         Ok(upgraded) => viewer
-            .view(upgraded)
+            .view(upgraded, &mut ends)
             .await
             .map_err(|error| Failure::new(format!("the terminal or its stream failed: {error}")))?,
         Err(failure) if failure.is(ErrorCode::Gone) => Ending::Lost,

@@ -116,12 +116,21 @@ pub(crate) fn state_word(state: SessionState) -> &'static str {
 pub(crate) fn exit_of(run: &RunView) -> String {
     match (&run.exit, run.state) {
         (Some(exit), _) => exit_word(exit),
-        (None, RunState::Failed) => "125 cage_setup".to_owned(),
+        (None, RunState::Failed) => match &run.error {
+            Some(error) => format!("125 {}", code_word(error.code)),
+            None => "125".to_owned(),
+        },
         (None, RunState::Cancelled) => "cancelled".to_owned(),
         (None, RunState::Pending | RunState::Running | RunState::Suspended | RunState::Done) => {
             "-".to_owned()
         }
     }
+}
+
+/// As in JSON: `policy_invalid`.
+fn code_word(code: wire::ErrorCode) -> String {
+    let word = serde_json::to_value(code).unwrap_or_default();
+    word.as_str().unwrap_or("failed").to_owned()
 }
 
 pub(crate) fn exit_word(exit: &Exit) -> String {

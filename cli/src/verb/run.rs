@@ -9,7 +9,7 @@ use crate::oneshot::OneShot;
 use crate::out::{self, Say};
 use crate::request::{self, Streams};
 use crate::status_file::{self, RunNames, StatusTarget};
-use crate::viewer::{Ending, Viewer};
+use crate::viewer::{Ending, Ends, Viewer, undisturbed};
 use crate::{programs, terminal};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -134,12 +134,20 @@ async fn with_daemons(args: &Args, say: &Say, names: &mut RunNames) -> Result<Ou
     programs::require_bwrap()?;
     let keys = args.keys.parse()?;
     let api = Arc::new(Api::new());
-    let started = start(args, job.request(), &api, &job.folder, names).await?;
+    let mut ends = signals()?;
+    let work = start(args, job.request(), &api, &job.folder, names);
+    let (started, signal) = undisturbed(work, &mut ends).await.map_err(|_signal| cancelled())?;
+    let started = started?;
     *names = RunNames {
         session: Some(started.session.to_string()),
         run: Some(started.run.to_string()),
         cage: Some(started.cage.to_string()),
     };
+    if let Some(signal) = signal {
+        // It waits for its viewer, who does not want it any more.
+        api.kill(started.session, started.cage).await?;
+        return Ok(Outcome { watched: by_signal(signal), enforced: started.enforced });
+    }
     if args.detach {
         tell_detached(&started, say)?;
         let watched = Watched { status: 0, exit: None };
@@ -159,7 +167,7 @@ async fn with_daemons(args: &Args, say: &Say, names: &mut RunNames) -> Result<Ou
         banner: true,
     };
     let ending = match api.attach(started.pty, &request::runner(job.streams)).await {
-        Ok(upgraded) => viewer.view(upgraded).await.map_err(|error| broken(&error))?,
+        Ok(upgraded) => viewer.view(upgraded, &mut ends).await.map_err(|error| broken(&error))?,
         // It ended while nobody held it (a start slower than its patience).
         Err(failure) if failure.is(wire::ErrorCode::Gone) => Ending::Lost,
         Err(failure) => return Err(failure),
@@ -217,7 +225,13 @@ async fn alone_with(
     name: String,
     say: &Say,
 ) -> Result<Outcome, Failure> {
-    let spawned = oneshot.spawn(spec).await?;
+    let mut ends = signals()?;
+    let (spawned, signal) =
+        undisturbed(oneshot.spawn(spec), &mut ends).await.map_err(|_signal| cancelled())?;
+    let spawned = spawned?;
+    if let Some(signal) = signal {
+        return Ok(Outcome { watched: by_signal(signal), enforced: spawned.enforced });
+    }
     let upgraded = oneshot.attach(spec.cage, spec.pty, request::runner(streams)).await?;
     let viewer = Viewer {
         say,
@@ -232,13 +246,13 @@ async fn alone_with(
         is_runner: true,
         banner: false,
     };
-    let ending = viewer.view(upgraded).await.map_err(|error| broken(&error))?;
+    let ending = viewer.view(upgraded, &mut ends).await.map_err(|error| broken(&error))?;
     let watched = match ending {
         Ending::Exited(exit) => ended(exit, say),
         Ending::Signalled(signal) => {
             // Its terminal is gone or we are told to end: it ends with us.
             drop(viewer.control.kill().await);
-            Watched { status: 128 + u8::try_from(signal).unwrap_or(0), exit: oneshot.exit().await }
+            Watched { exit: oneshot.exit().await, ..by_signal(signal) }
         }
         Ending::Detached | Ending::Closed(_) | Ending::Lost => match oneshot.exit().await {
             Some(exit) => ended(exit, say),
@@ -261,6 +275,19 @@ fn tell_detached(started: &Started, say: &Say) -> Result<(), Failure> {
     out::data(&format!("{}\n", escape(&started.name)))?;
     say.note(&format!("it runs; watch it with: mews attach {}", escape(&started.name)));
     Ok(())
+}
+
+fn signals() -> Result<Ends, Failure> {
+    Ends::new().map_err(|error| Failure::new(format!("cannot listen to signals: {error}")))
+}
+
+/// Told to end before the command began.
+fn by_signal(signal: i32) -> Watched {
+    Watched { status: 128 + u8::try_from(signal).unwrap_or(0), exit: None }
+}
+
+fn cancelled() -> Failure {
+    Failure::new("cancelled while the cage was being built").next("mews ls")
 }
 
 fn broken(error: &std::io::Error) -> Failure {

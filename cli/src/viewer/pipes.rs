@@ -18,8 +18,8 @@ pub(super) async fn view(
     incoming: Incoming<'_>,
     outgoing: Outgoing<'_>,
     hello: &Hello,
+    ends: &mut Ends,
 ) -> io::Result<Ending> {
-    let mut ends = Ends::new()?;
     let sends_input = hello.role == wire::Role::Writer;
     let mut pipes = Pipes {
         viewer,
@@ -35,7 +35,7 @@ pub(super) async fn view(
         impatient_until: None,
         kill_at: None,
     };
-    pipes.run(&mut ends).await
+    pipes.run(ends).await
 }
 
 struct Pipes<'a> {
@@ -168,7 +168,7 @@ impl Pipes<'_> {
                 self.stdout.discard();
                 if self.kill_at.is_none() {
                     self.kill_at = after(UNHEARD);
-                    self.signal(libc::SIGPIPE);
+                    self.viewer.pass_on(libc::SIGPIPE);
                 }
                 Ok(())
             }
@@ -182,15 +182,9 @@ impl Pipes<'_> {
             self.viewer.say.note("killing it");
             self.kill();
         } else {
-            self.signal(signal);
+            self.viewer.pass_on(signal);
         }
         self.impatient_until = Some(now + IMPATIENT);
-    }
-
-    fn signal(&self, signal: i32) {
-        let control = self.viewer.control.clone();
-        // A program that has ended meanwhile needs no signal.
-        tokio::spawn(async move { control.signal(signal).await });
     }
 
     fn kill(&self) {

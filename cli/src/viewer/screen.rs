@@ -26,9 +26,10 @@ pub(super) async fn view(
     incoming: Incoming<'_>,
     outgoing: Outgoing<'_>,
     hello: &Hello,
+    ends: &mut Ends,
 ) -> io::Result<Ending> {
-    let mut ends = Ends::new()?;
     let mut screen = Screen {
+        viewer,
         incoming,
         outgoing,
         output: Output::stdout()?,
@@ -41,12 +42,13 @@ pub(super) async fn view(
         painted: false,
         raw: Raw::enter()?,
     };
-    let ending = screen.run(&mut ends).await;
+    let ending = screen.run(ends).await;
     screen.leave(&ending);
     ending
 }
 
 struct Screen<'a> {
+    viewer: &'a Viewer<'a>,
     incoming: Incoming<'a>,
     outgoing: Outgoing<'a>,
     output: Output,
@@ -89,7 +91,11 @@ impl Screen<'_> {
                     let held = self.keys.release();
                     self.send(held);
                 }
-                signal = ends.next() => return Ok(Ending::Signalled(signal)),
+                signal = ends.next() => match (self.viewer.is_runner, signal) {
+                    // Typed while the program was being started, or sent to us for it.
+                    (true, libc::SIGINT | libc::SIGQUIT) => self.viewer.pass_on(signal),
+                    _other => return Ok(Ending::Signalled(signal)),
+                },
             }
         }
     }
