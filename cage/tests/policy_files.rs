@@ -1,5 +1,4 @@
 //! Policy files: what each kind of mistake says, and how files are laid over each other.
-#![expect(clippy::unwrap_used, reason = "what fails in a fixture fails the test")]
 
 use cage::policy::{self, Base, Bytes, Home, Millis, PathRule, Policy, PolicyError, Requirement};
 use wire::PolicySource;
@@ -352,4 +351,13 @@ proptest::proptest! {
         proptest::prop_assert_eq!(&once.read, &twice.read);
         proptest::prop_assert_eq!(&once.limits, &twice.limits);
     }
+}
+
+/// The page that people read must not show a file that is refused.
+#[test]
+fn the_documented_example_is_right() {
+    let page = include_str!("../../docs/policies.md");
+    let (_before, rest) = page.split_once("```toml\n").unwrap();
+    let (example, _after) = rest.split_once("```").unwrap();
+    assert_eq!(file(example).unwrap().limits.walltime_ms, Some(3_600_000));
 }
