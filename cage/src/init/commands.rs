@@ -52,10 +52,6 @@ impl Commands {
         self.0.insert(id, running);
     }
 
-    pub(crate) fn has(&self, id: u64) -> bool {
-        self.0.contains_key(&id)
-    }
-
     /// The report pipes that have not ended.
     pub(crate) fn pipes(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
         self.0.iter().filter_map(|(id, running)| Some((*id, running.pipe.as_ref()?.as_fd())))

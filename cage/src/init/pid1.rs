@@ -145,7 +145,7 @@ impl Init {
     ) -> Result<Self, End> {
         let words = Packets::pair()?;
         words.0.set_nonblocking()?;
-        let zygote = fork_zygote(&program, filter.as_deref(), &words.1)?;
+        let zygote = fork_zygote(&program, filter.as_deref(), &words.1, false)?;
         Ok(Self {
             orders,
             program,
@@ -372,8 +372,10 @@ impl Init {
             self.report((Report::Failed { wall: "zygote".to_owned(), message }, None))?;
             return Err(End::Walls);
         }
-        self.zygote = fork_zygote(&self.program, self.filter.as_deref(), &self.words.1)?;
+        self.zygote = fork_zygote(&self.program, self.filter.as_deref(), &self.words.1, true)?;
         self.replaced = true;
+        // For the forwarders that are gone too.
+        self.waiting.push_front((Order::Go, Vec::new()));
         Ok(())
     }
 }
@@ -387,12 +389,17 @@ struct Prepared {
     master: Option<OwnedFd>,
 }
 
-fn fork_zygote(program: &Program, filter: Option<&[u8]>, words: &Packets) -> Result<Zygote, End> {
+fn fork_zygote(
+    program: &Program,
+    filter: Option<&[u8]>,
+    words: &Packets,
+    replaced: bool,
+) -> Result<Zygote, End> {
     let (mine, its) = Packets::pair()?;
     // A zygote that a payload stopped must not stop pid 1 too.
     mine.set_nonblocking()?;
     match sys::fork()? {
-        None => zygote::serve(program, filter, &its, words),
+        None => zygote::serve(program, filter, &its, words, replaced),
         Some(pid) => Ok(Zygote { pid, orders: mine, attested: false }),
     }
 }

@@ -27,6 +27,7 @@ pub(crate) fn serve(
     filter: Option<&[u8]>,
     orders: &Packets,
     words: &Packets,
+    replaced: bool,
 ) -> ! {
     nix::sys::prctl::set_name(c"mews-zygote").ok();
     // Leaders are reaped by the kernel; those who need to wait set it back.
@@ -43,7 +44,7 @@ pub(crate) fn serve(
     if say(&words, &word).is_ok() && up {
         // Until pid 1 is gone, and with it everything.
         while let Ok(Some(packet)) = orders.recv() {
-            obey(&words, program, packet);
+            obey(&words, program, replaced, packet);
         }
     }
     sys::exit_now(1)
@@ -72,7 +73,7 @@ fn say(words: &Packets, word: &Word) -> io::Result<()> {
     words.send(&bytes, &[]).map_err(io::Error::other)
 }
 
-fn obey(words: &Packets, program: &Program, packet: Packet) {
+fn obey(words: &Packets, program: &Program, replaced: bool, packet: Packet) {
     match open_order(packet) {
         Ok((Order::Exec { id, argv, env, cwd, umask, tty }, mut fds)) => {
             if fds.is_empty() {
@@ -86,8 +87,10 @@ fn obey(words: &Packets, program: &Program, packet: Packet) {
             }
         }
         Ok((Order::Go, _none)) => {
-            let word = match forward::start(&program.forwarders) {
+            let word = match forward::start(&program.forwarders, replaced) {
                 Ok(pids) => Word::Forwarding(pids),
+                // The payloads did without for a moment; an end of the cage would be worse.
+                Err(_error) if replaced => Word::Forwarding(Vec::new()),
                 Err(error) => {
                     Word::Failed { wall: "forwarder".to_owned(), message: error.to_string() }
                 }
