@@ -1,4 +1,5 @@
 //! What the scrollback gets: every line once, whole, in order; and what the end of `logs` shows.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
 use ptybroker::screen::{Guarded, Screen};

@@ -1,9 +1,10 @@
 //! The snapshot, fed to another terminal, gives the same terminal: cell for cell, cursor, modes,
 //! and (by doing) what no accessor shows: scroll region, tab stops, charsets.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use alacritty_terminal::event::VoidListener;
 use alacritty_terminal::grid::Dimensions;
-use alacritty_terminal::index::{Column, Line};
+use alacritty_terminal::index::{Column, Line, Point};
 use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::term::test::TermSize;
 use alacritty_terminal::term::{Config, Term};
@@ -42,7 +43,7 @@ impl Terminal {
         let mut facts = Vec::new();
         for row in 0..grid.screen_lines() {
             for column in 0..grid.columns() {
-                let mut cell = grid[Line(row as i32)][Column(column)].clone();
+                let mut cell = grid[at(row, column)].clone();
                 normalise(&mut cell);
                 if cell != Cell::default() {
                     facts.push(format!("{row},{column}: {cell:?}"));
@@ -69,7 +70,7 @@ impl Terminal {
         let mut facts = Vec::new();
         for row in 0..grid.screen_lines() {
             for column in 0..grid.columns() {
-                let mut cell = grid[Line(row as i32)][Column(column)].clone();
+                let mut cell = grid[at(row, column)].clone();
                 normalise(&mut cell);
                 let flags = cell.flags - Flags::WRAPLINE;
                 facts.push(format!(
@@ -103,6 +104,10 @@ fn normalise(cell: &mut Cell) {
     if cell.extra.as_deref() == Some(&Default::default()) {
         cell.extra = None;
     }
+}
+
+fn at(row: usize, column: usize) -> Point {
+    Point::new(Line(i32::try_from(row).unwrap()), Column(column))
 }
 
 /// Recordings of real programs on 100x30.

@@ -28,12 +28,13 @@ impl Viewer {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "whatever else comes is wrong")]
     fn apply(&mut self, frame: Frame) {
         match frame {
             Frame::Output { seq, bytes } => {
                 // Bytes of a frame that was begun before the loss are in order still.
                 assert_eq!(self.next, Some(seq), "a hole without a snapshot");
-                bytes.iter().zip(seq..).for_each(|(byte, at)| assert_eq!(*byte, at as u8));
+                bytes.iter().zip(seq..).for_each(|(byte, at)| assert_eq!(*byte, content(at)));
                 self.next = Some(seq + bytes.len() as u64);
             }
             Frame::Snapshot { seq, .. } => {
@@ -69,8 +70,13 @@ fn write(queue: &mut ViewerQueue, viewer: &mut Viewer, most: usize, now: u64) ->
     count
 }
 
+/// The byte with this sequence.
+fn content(seq: u64) -> u8 {
+    seq.to_le_bytes()[0]
+}
+
 fn output(seq: u64, length: usize) -> Bytes {
-    (seq..seq + length as u64).map(|at| at as u8).collect::<Vec<u8>>().into()
+    (seq..seq + length as u64).map(content).collect::<Vec<u8>>().into()
 }
 
 #[derive(Clone, Debug)]
