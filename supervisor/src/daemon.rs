@@ -29,6 +29,9 @@ pub(crate) async fn run(host: Host, ready: Option<OwnedFd>) -> anyhow::Result<()
     }
     keeper.await.context("ending sessiond")?;
     serving.abort();
+    if supervisor.living().is_empty() {
+        supervisor.layout.tidy();
+    }
     files::remove_any(&supervisor.host.dirs.supervisor_socket())?;
     Ok(())
 }

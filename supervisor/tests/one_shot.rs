@@ -3,6 +3,15 @@
 //! Needs mews-ptybroker and mews-cage-init beside mews-supervisor (`cargo xtask build`) and bwrap;
 //! without them each test says so and passes.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test says what it expects by failing"
+)]
+
 use link::{Packets, memfd};
 use serde_json::{Value, json};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,32 +50,30 @@ impl Caller {
             return None;
         }
         let base = tempfile::Builder::new().prefix("mews-sup-").tempdir().unwrap();
-        let (ours, theirs) = Packets::pair().unwrap();
-        let name = base.path().file_name().unwrap().to_str().unwrap().to_owned();
-        let mut command = Command::new(program);
-        command
-            .arg("--one-shot")
-            .env("MEWS_RUN_DIR", base.path().join("run"))
-            .env("MEWS_STATE_DIR", base.path().join("state"))
-            .env("MEWS_CONFIG_DIR", base.path().join("config"))
-            .env("MEWS_CGROUP_PARENT", format!("/{name}"))
-            .stdin(Stdio::null());
-        hand_over(&mut command, theirs.into());
-        let child = command.spawn().unwrap();
-        drop(command);
+        let (child, link) = launch(&base);
         let caller = Self {
             child,
-            link: Some(ours),
+            link: Some(link),
             authority: UnixStream::pair().unwrap(),
             next_id: 1,
             events: Vec::new(),
             base,
         };
-        caller.send(&Message::Hello(Hello::ours()), &[]);
-        assert!(matches!(caller.receive(), Some((Message::Hello(_), _))));
+        caller.greet();
         Some(caller)
     }
 
+    /// Another supervisor in the same folders.
+    fn restart(&mut self) {
+        let (child, link) = launch(&self.base);
+        (self.child, self.link) = (child, Some(link));
+        self.greet();
+    }
+
+    fn greet(&self) {
+        self.send(&Message::Hello(Hello::ours()), &[]);
+        assert!(matches!(self.receive(), Some((Message::Hello(_), _))));
+    }
     fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) {
         self.link.as_ref().unwrap().send(&message.to_bytes(), fds).unwrap();
     }
@@ -186,8 +193,22 @@ impl Caller {
 impl Drop for Caller {
     fn drop(&mut self) {
         self.link.take();
-        let _ended = self.child.wait();
+        self.child.wait().ok();
     }
+}
+
+fn launch(base: &tempfile::TempDir) -> (Child, Packets) {
+    let (ours, theirs) = Packets::pair().unwrap();
+    let name = base.path().file_name().unwrap().to_str().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mews-supervisor"));
+    command
+        .arg("--one-shot")
+        .env("MEWS_RUN_DIR", base.path().join("run"))
+        .env("MEWS_STATE_DIR", base.path().join("state"))
+        .env("MEWS_CONFIG_DIR", base.path().join("config"))
+        .env("MEWS_CGROUP_PARENT", format!("/{name}"));
+    hand_over(&mut command, theirs.into());
+    (command.spawn().unwrap(), ours)
 }
 
 fn read(fds: Vec<OwnedFd>) -> Vec<u8> {
@@ -263,6 +284,21 @@ fn kill_answers_when_nothing_is_left() {
 fn the_end_of_the_caller_is_the_end_of_its_cages() {
     let Some(mut caller) = Caller::start() else { return };
     caller.spawn("sleep 1000").1.unwrap();
+    caller.finish();
+}
+
+#[test]
+fn the_next_one_shot_ends_what_a_killed_one_left() {
+    let Some(mut caller) = Caller::start() else { return };
+    caller.spawn("sleep 1000").1.unwrap();
+    let pid = caller.list()[0].pid.unwrap();
+    let init = link::PidFd::open(pid).unwrap();
+    caller.child.kill().unwrap();
+    caller.child.wait().unwrap();
+    assert!(init.is_alive(), "a cage lives on without its supervisor");
+    caller.restart();
+    caller.list();
+    assert!(!init.is_alive());
     caller.finish();
 }
 
