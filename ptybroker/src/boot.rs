@@ -3,11 +3,11 @@
 use crate::sys;
 use cage::launch::{BOOT_FD, Boot, CounterFile};
 use link::Listener;
-use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
@@ -232,15 +232,11 @@ impl StateDir {
     }
 
     /// # Errors
-    /// EMFILE.
-    pub fn duplicate(&self) -> io::Result<Self> {
-        self.0.try_clone().map(Self)
-    }
-
-    /// Whether a file of this name is there.
-    #[must_use]
-    pub fn has(&self, name: &str) -> bool {
-        nix::sys::stat::fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
+    /// ENOENT.
+    pub fn read_all(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.read(name)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 }
 

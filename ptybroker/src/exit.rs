@@ -31,6 +31,8 @@ pub struct Circumstances {
 }
 
 const SIGKILL: u8 = 9;
+/// Of a program's name in a message.
+const NAME_CHARS_MAX: usize = 300;
 
 /// The first known of: who said so, our own clocks, the kernel's counts, the status itself.
 #[must_use]
@@ -75,7 +77,9 @@ fn not_started(errno: i32, what: &str) -> Exit {
         ENOEXEC => (126, "cannot execute: not a program".to_owned()),
         other => (126, format!("cannot execute: {}", os_words(other))),
     };
-    Exit::not_started(code, Cause::Exited, format!("{what}: {words}"))
+    // The name may be as long as an argument may be; the exit must fit into a packet.
+    let name: String = what.chars().take(NAME_CHARS_MAX).collect();
+    Exit::not_started(code, Cause::Exited, format!("{name}: {words}"))
 }
 
 fn os_words(errno: i32) -> String {

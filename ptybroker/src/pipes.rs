@@ -6,8 +6,8 @@
 
 pub mod kept;
 
-use crate::recording::{Recorder, Writer};
 use crate::state::{self, Action, Event, State};
+use crate::terminal::record::Recording;
 use crate::terminal::{Attach, Command, HOLD_MS, Shared, Status, TerminalEvent, answer_bytes};
 use crate::viewer::Viewer;
 use crate::viewer::crowd::{Crowd, Wish};
@@ -28,7 +28,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use wire::frame::{Close, CloseReason, Frame, Hello, Mode, STDIN_WINDOW};
-use wire::{ErrorCode, PtyId, Size, WireError};
+use wire::{ErrorCode, PtyId, ScrollbackForm, Size, WireError};
 
 /// What a runner may be behind before the program waits, in bytes.
 const RUNNER_BEHIND_MAX: u64 = 256 * 1024;
@@ -69,8 +69,8 @@ pub fn make(stdin: bool) -> io::Result<Pipes> {
 pub fn start(pty: PtyId, status: Rc<Status>, shared: &Shared) -> mpsc::UnboundedSender<Command> {
     let (sender, commands) = mpsc::unbounded_channel();
     let now_ms = shared.now_ms();
-    let writer = shared.bounds.record.then(|| Writer::create(&*shared.folder, pty).ok()).flatten();
-    let recorder = Recorder::new(shared.bounds.record_bytes, Size::DEFAULT, now_ms);
+    let record_bytes = shared.bounds.record.then_some(shared.bounds.record_bytes);
+    let recording = Recording::start(&shared.folder, pty, record_bytes, Size::DEFAULT, now_ms);
     let mut streams = Streams {
         pty,
         crowd: Crowd::new(pty, Rc::clone(&status), shared.inbox.clone()),
@@ -78,7 +78,7 @@ pub fn start(pty: PtyId, status: Rc<Status>, shared: &Shared) -> mpsc::Unbounded
         shared: shared.clone(),
         commands,
         kept: Kept::new(usize::try_from(shared.bounds.ring_bytes).unwrap_or(usize::MAX)),
-        recording: writer.map(|writer| (recorder, writer)),
+        recording,
         sources: Vec::new(),
         stdin: Stdin { pipe: None, waiting: VecDeque::new(), at_end: false, written: 0 },
         state: State::Detached,
@@ -100,7 +100,7 @@ struct Streams {
     shared: Shared,
     commands: mpsc::UnboundedReceiver<Command>,
     kept: Kept,
-    recording: Option<(Recorder, Writer)>,
+    recording: Recording,
     /// Those of out and err that are not at their end.
     sources: Vec<Source>,
     stdin: Stdin,
@@ -184,13 +184,24 @@ impl Streams {
                 let words = "this command has no terminal (it was started with --no-tty)";
                 reply.error(WireError::new(ErrorCode::Conflict, words));
             }
-            Command::Scrollback(_, reply) => answer_bytes(reply, &self.kept.to_bytes()),
+            Command::Scrollback(form, reply) => answer_bytes(reply, &self.text(form)),
             Command::Close(close) => {
                 self.crowd.close_all(&close);
                 self.closed = Some(close);
             }
             Command::Master(_) => {}
         }
+    }
+
+    /// Both streams as they came: for people the newest, raw from the recording if that has more.
+    fn text(&mut self, form: ScrollbackForm) -> Vec<u8> {
+        let recorded = match form {
+            ScrollbackForm::Raw if self.kept.oldest() > 0 => {
+                self.recording.raw(&self.shared.folder)
+            }
+            ScrollbackForm::Raw | ScrollbackForm::Rendered => None,
+        };
+        recorded.unwrap_or_else(|| self.kept.to_bytes())
     }
 
     fn open(&mut self, ends: Ends) {
@@ -221,10 +232,7 @@ impl Streams {
         self.drain_until = None;
         self.sources.clear();
         self.stdin.pipe = None;
-        if let Some((recorder, mut writer)) = self.recording.take() {
-            // A recording that could not be completed is short; nothing else depends on it.
-            drop(writer.perform(recorder.finish(now_ms)));
-        }
+        self.recording.finish(now_ms);
         let name = format!("{}.scrollback", self.pty);
         drop(self.shared.folder.write_file(&name, &self.kept.to_bytes()));
         self.tell(TerminalEvent::Drained { bytes: self.kept.end(), lines: self.lines });
@@ -311,7 +319,7 @@ impl Streams {
                     let chunk = buffer.get(..count).unwrap_or_default();
                     self.kept.push(stream, chunk, needed_from);
                     self.lines += chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
-                    self.record(|recorder| recorder.output(chunk, now_ms));
+                    self.recording.output(chunk, now_ms);
                     index += 1;
                 }
             }
@@ -330,23 +338,15 @@ impl Streams {
     }
 
     fn tick(&mut self, now_ms: u64) {
-        self.record(|recorder| recorder.tick(now_ms));
+        self.recording.tick(now_ms);
         if self.hold_until.is_some_and(|until| until <= now_ms) {
             self.hold_until = None;
             self.tell(TerminalEvent::Ready { size: None });
         }
     }
 
-    fn record(&mut self, what: impl FnOnce(&mut Recorder) -> Vec<crate::recording::Action>) {
-        let Some((recorder, writer)) = &mut self.recording else { return };
-        let actions = what(recorder);
-        if !actions.is_empty() && writer.perform(actions).is_err() {
-            self.recording = None;
-        }
-    }
-
     fn timer_rang(&mut self, context: &mut Context<'_>, now_ms: u64) -> bool {
-        let recording = self.recording.as_ref().and_then(|(recorder, _)| recorder.deadline_ms());
+        let recording = self.recording.deadline_ms();
         // Past it, only what the pipes held then is waited for.
         let drain = self.drain_until.filter(|until| *until > now_ms);
         let next = [recording, self.hold_until, drain].into_iter().flatten().min();

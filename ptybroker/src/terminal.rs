@@ -9,6 +9,7 @@
 //! After [`tty::READ_BYTES`] the other terminals have their turn. It goes on serving viewers after
 //! its program's end, until the broker ends.
 
+pub mod record;
 pub mod store;
 pub mod tty;
 
@@ -266,7 +267,7 @@ impl Terminal {
             Command::Scrollback(form, reply) => {
                 let bytes = match form {
                     ScrollbackForm::Rendered => self.store.rendered(),
-                    ScrollbackForm::Raw => self.store.raw(),
+                    ScrollbackForm::Raw => self.store.raw(&self.shared.folder),
                 };
                 answer_bytes(reply, &bytes);
             }

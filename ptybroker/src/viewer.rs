@@ -17,6 +17,8 @@ use tokio::io::unix::AsyncFd;
 use wire::frame::{Close, Decoder, Frame};
 use wire::{AttachOptions, Role, Size};
 
+/// Of a viewer's name: it goes into events and hellos.
+const NAME_CHARS_MAX: usize = 100;
 /// Read at once from a viewer, in bytes.
 const READ_BYTES: usize = 16 * 1024;
 
@@ -90,7 +92,7 @@ impl Viewer {
         if self.options.viewer.is_empty() {
             format!("viewer-{}", self.id)
         } else {
-            self.options.viewer.clone()
+            self.options.viewer.chars().take(NAME_CHARS_MAX).collect()
         }
     }
 

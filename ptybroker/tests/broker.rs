@@ -7,6 +7,7 @@ mod rig;
 
 use cage::launch::Clocks;
 use rig::{Client, Plan, Rig, on_terminal, shell};
+use std::os::fd::AsFd;
 use wire::broker::{BrokerExec, BrokerNotice, BrokerRequest};
 use wire::frame::{Close, CloseReason, Frame, Mode, STDIN_WINDOW};
 use wire::{AttachOptions, Cause, EventBody, History, Join, Role, ScrollbackForm, Size, View};
@@ -462,4 +463,80 @@ fn signals_reach_the_program() {
     assert_eq!(client.until(close_of).exit.unwrap().code, Some(9));
     rig.end();
     assert!(rig.gone());
+}
+
+#[test]
+fn raw_output_beyond_the_ring_comes_from_the_recording() {
+    for tty in [None, Some(Size::DEFAULT)] {
+        let mut plan = Plan::default();
+        plan.terminal.ring_bytes = 10_000;
+        let mut rig = Rig::with(&plan);
+        let exec = BrokerExec { tty, stdin: true, ..shell("seq 1 20000; echo the-end; read x") };
+        let pty = rig.exec(true, &exec);
+        let mut client = rig.attach(pty, named("viewer"));
+        client.until_text("the-end");
+        let form = ScrollbackForm::Raw;
+        let raw = rig.bytes_of(&BrokerRequest::Scrollback { pty, form });
+        let text = String::from_utf8(raw).unwrap().replace("\r\n", "\n");
+        let expected: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
+        assert!(text == expected + "the-end\n", "{} bytes", text.len());
+        rig.ask(&BrokerRequest::Kill, &[]);
+        rig.end();
+    }
+}
+
+#[test]
+fn a_program_that_asks_its_terminal_is_answered_without_a_viewer() {
+    let mut rig = Rig::ready();
+    let script = "stty raw -echo; printf 'abc\\033[6n'; head -c 6 >/tmp/a; stty sane; \
+                  test \"$(cat /tmp/a)\" = \"$(printf '\\033[1;4R')\"";
+    rig.exec(true, &on_terminal(script));
+    assert_eq!(rig.end().code, Some(0));
+    assert!(rig.gone());
+}
+
+#[test]
+fn arguments_larger_than_a_packet_arrive() {
+    let mut rig = Rig::ready();
+    let mut exec = BrokerExec { hold: true, ..shell("printf %s \"$1\" | wc -c") };
+    exec.argv.extend(["sh".into(), wire::Arg(vec![b'x'; 120_000])]);
+    let pty = rig.exec(true, &exec);
+    let mut client = rig.attach(pty, runner());
+    client.until_text("120000\n");
+    client.until(close_of);
+    rig.end();
+    assert!(rig.gone());
+}
+
+#[test]
+fn a_terminal_too_many_is_refused() {
+    let mut rig = Rig::with(&Plan { ptys_max: 1, ..Plan::default() });
+    rig.exec(true, &on_terminal("read x"));
+    let exec = serde_json::to_vec(&on_terminal("true")).unwrap();
+    let memfd = link::memfd::sealed("exec", &exec).unwrap();
+    let request = BrokerRequest::Exec { pty: wire::PtyId::new(), main: false };
+    let error = rig.try_ask(&request, &[memfd.as_fd()]).unwrap_err();
+    assert_eq!(error.code, wire::ErrorCode::LimitReached);
+    rig.event(|body| matches!(body, EventBody::CageLimit { limit, .. } if limit == "ptys"));
+    rig.ask(&BrokerRequest::Kill, &[]);
+    rig.end();
+}
+
+#[test]
+fn hundreds_of_commands_leave_a_small_broker_and_their_files() {
+    let mut rig = Rig::ready();
+    rig.exec(true, &on_terminal("read x"));
+    let mut first = None;
+    for number in 0..200 {
+        let pty = rig.exec(false, &shell(&format!("echo number-{number}")));
+        first.get_or_insert(pty);
+        rig.event(
+            |body| matches!(body, EventBody::PtyClosed { pty: closed, .. } if *closed == pty),
+        );
+    }
+    assert!(rig.state().ptys.len() < 40);
+    let request = BrokerRequest::Scrollback { pty: first.unwrap(), form: ScrollbackForm::Raw };
+    assert_eq!(rig.bytes_of(&request), b"number-0\n");
+    rig.ask(&BrokerRequest::Kill, &[]);
+    rig.end();
 }

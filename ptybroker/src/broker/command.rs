@@ -13,7 +13,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wire::broker::BrokerExec;
 use wire::supervisor::PtyState;
-use wire::{ErrorCode, EventBody, Exit, PtyId, Size};
+use wire::{Arg, ErrorCode, EventBody, Exit, PtyId, Size};
+
+/// Of a command line in events and states, in characters.
+const SHOWN_CHARS_MAX: usize = 300;
+/// Commands that have ended and are still served from memory; older ones are in their files.
+const ENDED_MAX: usize = 32;
 
 /// One command with its terminal or pipes.
 #[derive(Debug)]
@@ -73,6 +78,7 @@ impl Broker {
             self.log(&EventBody::CageLimit { limit: "ptys".to_owned(), message: message.clone() });
             return refuse(reply, ErrorCode::LimitReached, &message);
         }
+        self.forget_old();
         let command = self.make(pty, &exec);
         if main {
             self.main = Some(pty);
@@ -90,7 +96,7 @@ impl Broker {
     }
 
     fn make(&mut self, pty: PtyId, exec: &BrokerExec) -> Command {
-        let argv: Vec<String> = exec.argv.iter().map(wire::Arg::lossy).collect();
+        let argv = shown(&exec.argv);
         let size = exec.tty.map(Size::clamped);
         self.log(&EventBody::PtyAllocated { pty, argv: argv.clone(), tty: size.is_some(), size });
         let status = Rc::new(Status {
@@ -120,6 +126,19 @@ impl Broker {
             exit: None,
             held: None,
             waiting: None,
+        }
+    }
+
+    /// An agent may run thousands of commands in one cage.
+    fn forget_old(&mut self) {
+        let main = self.main;
+        let ended = |(pty, command): &(&PtyId, &Command)| {
+            command.exit.is_some() && command.status.viewers.get() == 0 && main != Some(**pty)
+        };
+        let ended: Vec<PtyId> = self.commands.iter().filter(ended).map(|(pty, _)| *pty).collect();
+        // Ids are in the order of their making.
+        for pty in ended.iter().take(ended.len().saturating_sub(ENDED_MAX)) {
+            self.commands.remove(pty);
         }
     }
 
@@ -209,5 +228,45 @@ impl Broker {
             .iter_mut()
             .find(|(_, command)| command.order == order)
             .map(|(pty, command)| (*pty, command))
+    }
+}
+
+/// A command line for people, short enough for any packet: events and states carry it.
+fn shown(argv: &[Arg]) -> Vec<String> {
+    let mut room = SHOWN_CHARS_MAX;
+    let mut words = Vec::new();
+    for arg in argv {
+        let mut word: String = arg.lossy().chars().take(room).map(printable).collect();
+        let length = arg.lossy().chars().count();
+        if length > room {
+            word.push('\u{2026}');
+        }
+        words.push(word);
+        room = room.saturating_sub(length.max(1));
+        if room == 0 {
+            break;
+        }
+    }
+    words
+}
+
+fn printable(c: char) -> char {
+    if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_command_line_is_shown_short() {
+        let short = [Arg::from("sh"), Arg::from("-c"), Arg::from("echo \u{1b}[m")];
+        assert_eq!(shown(&short), ["sh", "-c", "echo \u{fffd}[m"]);
+        let long = [Arg::from("sh"), Arg(vec![b'x'; 100_000]), Arg::from("more")];
+        let words = shown(&long);
+        assert_eq!(words.len(), 2);
+        assert!(words[1].ends_with("x\u{2026}") && words[1].len() < 400);
+        let many: Vec<Arg> = (0..100_000).map(|_| Arg::from("")).collect();
+        assert!(shown(&many).len() <= SHOWN_CHARS_MAX);
     }
 }

@@ -2,17 +2,20 @@
 
 use super::{Broker, Phase, refuse};
 use crate::control::{Inbound, Reply};
-use crate::terminal::{Attach, Command as Tell};
+use crate::terminal::{Attach, Command as Tell, answer_bytes};
 use cage::orders::{Order, Target};
 use link::memfd;
 use serde::de::DeserializeOwned;
 use std::os::fd::OwnedFd;
 use wire::broker::{BrokerExec, BrokerRequest, BrokerState};
 use wire::control;
-use wire::{AttachOptions, ErrorCode, PtyId, WireError};
+use wire::supervisor::PtyState;
+use wire::{AttachOptions, ErrorCode, PtyId, ScrollbackForm, WireError};
 
 /// argv and environment as JSON, which may need several bytes for one.
 const EXEC_BYTES_MAX: usize = 8 << 20;
+/// Of the commands in a state, as JSON.
+const STATE_BYTES_MAX: usize = 56 * 1024;
 const INPUT_BYTES_MAX: usize = 1 << 20;
 /// What an HTTP server may have read beyond the upgrade.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -43,6 +46,9 @@ impl Broker {
             BrokerRequest::Kill => {
                 self.kill_cage();
                 reply.done();
+            }
+            BrokerRequest::Scrollback { pty, form } if !self.commands.contains_key(&pty) => {
+                self.scrollback_of_forgotten(pty, form, reply);
             }
             BrokerRequest::Scrollback { pty, form } => {
                 self.tell(pty, reply, |reply| Tell::Scrollback(form, reply));
@@ -109,11 +115,41 @@ impl Broker {
         }
     }
 
+    /// A command that ended long ago has its files only.
+    fn scrollback_of_forgotten(&self, pty: PtyId, form: ScrollbackForm, reply: Reply) {
+        let folder = &self.shared.folder;
+        let bytes = match form {
+            ScrollbackForm::Rendered => folder.read_all(&format!("{pty}.scrollback")),
+            ScrollbackForm::Raw => {
+                folder.read_all(&format!("{pty}.rec")).map(|file| wire::recording::raw(&file))
+            }
+        };
+        match bytes {
+            Ok(bytes) => answer_bytes(reply, &bytes),
+            Err(_not_there) => unknown(reply),
+        }
+    }
+
+    /// Living commands first, and no more than a packet holds.
+    fn ptys(&self) -> Vec<PtyState> {
+        let states = self.commands.iter().map(|(pty, command)| command.state(*pty));
+        let (living, ended): (Vec<_>, Vec<_>) = states.partition(|state| state.exit.is_none());
+        let main = |state: &PtyState| self.main == Some(state.pty);
+        let (main, ended): (Vec<_>, Vec<_>) = ended.into_iter().partition(main);
+        let mut room = STATE_BYTES_MAX;
+        let fits = |state: &PtyState| {
+            let bytes = serde_json::to_vec(state).map_or(usize::MAX, |text| text.len() + 1);
+            room = room.saturating_sub(bytes);
+            room > 0
+        };
+        main.into_iter().chain(living).chain(ended.into_iter().rev()).take_while(fits).collect()
+    }
+
     fn state(&self) -> BrokerState {
         BrokerState {
             init_pid: (!self.cage_gone).then_some(self.init_pid),
             monitor_pid: (!self.cage_gone).then_some(self.monitor_pid),
-            ptys: self.commands.iter().map(|(pty, command)| command.state(*pty)).collect(),
+            ptys: self.ptys(),
             exit: self.exit.clone(),
             seq: self.events.borrow().newest(),
         }

@@ -2,10 +2,10 @@
 
 use crate::boot::StateDir;
 use crate::limiter::TokenBucket;
-use crate::recording::{Recorder, Writer};
 use crate::ring::{ByteRing, Read};
 use crate::screen::Guarded;
 use crate::scrollback::Scrollback;
+use crate::terminal::record::Recording;
 use cage::launch::Terminal as Bounds;
 use wire::{PtyId, Size};
 
@@ -19,23 +19,15 @@ pub struct Store {
     /// Made at the first output, or when somebody looks.
     screen: Option<Guarded>,
     size: Size,
-    recording: Option<Recording>,
+    recording: Recording,
     replies: TokenBucket,
-}
-
-/// A disk that is full ends a recording, not the program.
-#[derive(Debug)]
-struct Recording {
-    recorder: Recorder,
-    writer: Writer,
 }
 
 impl Store {
     #[must_use]
     pub fn new(bounds: &Bounds, folder: &StateDir, pty: PtyId, size: Size, now_ms: u64) -> Self {
         let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-        let writer = bounds.record.then(|| Writer::create(folder, pty).ok()).flatten();
-        let recorder = Recorder::new(bounds.record_bytes, size, now_ms);
+        let record_bytes = bounds.record.then_some(bounds.record_bytes);
         let mut ring = ByteRing::new(bytes(bounds.ring_bytes));
         ring.note_size(0, size);
         Self {
@@ -46,7 +38,7 @@ impl Store {
             ),
             screen: None,
             size,
-            recording: writer.map(|writer| Recording { recorder, writer }),
+            recording: Recording::start(folder, pty, record_bytes, size, now_ms),
             replies: TokenBucket::new(REPLIES_PER_SECOND, REPLIES_PER_SECOND, now_ms),
         }
     }
@@ -54,7 +46,7 @@ impl Store {
     /// Output goes into all stores; the sequence of its first byte comes back.
     pub fn take(&mut self, chunk: &[u8], now_ms: u64) -> u64 {
         let seq = self.ring.push(chunk);
-        self.record(|recorder| recorder.output(chunk, now_ms));
+        self.recording.output(chunk, now_ms);
         let size = self.size;
         self.screen.get_or_insert_with(|| Guarded::new(size)).feed(chunk, &mut self.scrollback);
         seq
@@ -66,7 +58,7 @@ impl Store {
         }
         self.size = size;
         self.ring.note_size(self.ring.end(), size);
-        self.record(|recorder| recorder.size(size, now_ms));
+        self.recording.size(size, now_ms);
         if let Some(screen) = &mut self.screen {
             screen.resize(size, &mut self.scrollback);
         }
@@ -109,9 +101,16 @@ impl Store {
         text
     }
 
-    /// The newest raw bytes that memory has.
-    #[must_use]
-    pub fn raw(&self) -> Vec<u8> {
+    /// Raw output: what is recorded, else the newest that memory has.
+    pub fn raw(&mut self, folder: &StateDir) -> Vec<u8> {
+        let in_memory = match self.ring.read(0) {
+            Read::Bytes(pieces) => Some(pieces.concat()),
+            Read::Gap { .. } => None,
+        };
+        in_memory.or_else(|| self.recording.raw(folder)).unwrap_or_else(|| self.newest())
+    }
+
+    fn newest(&self) -> Vec<u8> {
         match self.ring.read(self.ring.oldest()) {
             Read::Bytes(pieces) => pieces.concat(),
             Read::Gap { .. } => Vec::new(),
@@ -120,32 +119,21 @@ impl Store {
 
     #[must_use]
     pub fn deadline_ms(&self) -> Option<u64> {
-        self.recording.as_ref().and_then(|recording| recording.recorder.deadline_ms())
+        self.recording.deadline_ms()
     }
 
     pub fn tick(&mut self, now_ms: u64) {
-        self.record(|recorder| recorder.tick(now_ms));
+        self.recording.tick(now_ms);
     }
 
     /// The files that must outlive the broker.
     pub fn finish(&mut self, folder: &StateDir, pty: PtyId, now_ms: u64) {
-        if let Some(Recording { recorder, mut writer }) = self.recording.take() {
-            // What could not be written is missing from the recording, and shows in no other place.
-            drop(writer.perform(recorder.finish(now_ms)));
-        }
+        self.recording.finish(now_ms);
         drop(folder.write_file(&format!("{pty}.scrollback"), &self.rendered()));
     }
 
     /// Lines that the terminal ever had.
     pub fn lines(&mut self) -> u64 {
         self.scrollback.lines_total() + self.screen_lines().len() as u64
-    }
-
-    fn record(&mut self, what: impl FnOnce(&mut Recorder) -> Vec<crate::recording::Action>) {
-        let Some(recording) = &mut self.recording else { return };
-        let actions = what(&mut recording.recorder);
-        if !actions.is_empty() && recording.writer.perform(actions).is_err() {
-            self.recording = None;
-        }
     }
 }
