@@ -201,7 +201,7 @@ impl Api {
         Connection::new(stream).await.map_err(|error| lost(&error))
     }
 
-    /// sessiond is there and says that the supervisor is not: it may be on its way back.
+    /// sessiond is there and says that the supervisor is not. One that listens needs only be found.
     async fn start_supervisor(&self) -> Result<(), Failure> {
         let dirs = self.dirs.clone();
         tokio::task::spawn_blocking(move || {

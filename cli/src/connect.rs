@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::{programs, sys};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -78,22 +78,13 @@ pub(crate) fn start(dirs: &Dirs, is_there: impl Fn() -> bool) -> Result<(), Fail
         .next(format!("less {}; mews doctor", log_path.display())))
 }
 
-/// Whether sessiond says that it has a supervisor. By hand, because a starter that waits its turn
-/// is not in the runtime.
+/// Whether a supervisor listens: it may be there before sessiond has found it. A connection that
+/// ends without a word is nothing to it.
 pub(crate) fn supervisor_is_there(dirs: &Dirs) -> bool {
-    let Ok(Some(mut stream)) = connect(dirs) else { return false };
-    let base = wire::api::BASE;
-    let request = format!("GET {base}/readyz HTTP/1.1\r\nhost: mews\r\nconnection: close\r\n\r\n");
-    let mut answer = String::new();
-    if stream
-        .write_all(request.as_bytes())
-        .and_then(|()| stream.read_to_string(&mut answer))
-        .is_err()
-    {
-        return false;
+    match link::Packets::connect(&dirs.supervisor_socket()) {
+        Err(link::LinkError::Io(error)) => !is_absent(&error),
+        Ok(_) | Err(_) => true,
     }
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_head, body)| body);
-    serde_json::from_str(body).is_ok_and(|ready: wire::api::Ready| ready.supervisor)
 }
 
 /// Whether the word came before the pipe ended or the time was over.
@@ -220,6 +211,7 @@ pub(crate) async fn ended(pid: i32) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn the_fallback_folder_is_used_only_if_it_is_ours_and_closed() {

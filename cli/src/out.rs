@@ -42,7 +42,8 @@ impl Say {
             talk(&format!("{}\n", json!({ "error": failure.error, "next": failure.next })));
             return;
         }
-        talk(&format!("mews: {}\n", escape(&failure.error.message)));
+        let lines: Vec<String> = failure.error.message.lines().map(escape).collect();
+        talk(&format!("mews: {}\n", lines.join("\n")));
         if let Some(candidates) = failure.error.details.get("candidates") {
             talk(&format!("  candidates: {}\n", names(candidates)));
         }

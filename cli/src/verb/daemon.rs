@@ -87,7 +87,7 @@ async fn stop(cages: ShutdownCages, say: &Say) -> Result<u8, Failure> {
         .post("/shutdown", &Shutdown { cages }, Repeat::Never)
         .await
         .map_err(|failure| match failure.status {
-            5 => failure.next("mews daemon stop --leave, or mews daemon stop --kill"),
+            5 => failure.next("mews daemon stop --kill"),
             _other => failure,
         })?;
     for pid in versions.supervisor_pid.into_iter().chain([versions.pid]) {

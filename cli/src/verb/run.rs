@@ -196,7 +196,12 @@ async fn start(
     let path = format!("/projects/{}/sessions", project.slug);
     let session: SessionView = api.post(&path, &session, Repeat::Safe).await?;
     names.session = Some(session.id.to_string());
-    api.post(&format!("/sessions/{}/jobs", session.id), &job, Repeat::Safe).await
+    let started = api.post(&format!("/sessions/{}/jobs", session.id), &job, Repeat::Safe).await;
+    if started.is_err() {
+        // An empty session would keep its name; one that sessiond has ended itself is a conflict.
+        drop(super::end::end(api, session.id).await);
+    }
+    started
 }
 
 /// The same without daemons: a supervisor of its own, that goes with us.
