@@ -15,6 +15,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -23,6 +24,8 @@ use wire::dirs::Dirs;
 const USAGE: &str = "usage: mews-sessiond --listen-fd N (the supervisor starts it)";
 /// The user that the daemon has of its own on a shared host.
 const SYSTEM_USER: &str = "mews";
+/// How long answers that are under way may take when the daemon is told to end.
+const ANSWERS_DUE: Duration = Duration::from_secs(1);
 
 /// Runs until a signal asks for the end.
 ///
@@ -63,11 +66,22 @@ async fn serve_until_told(dirs: &Dirs, listener: OwnedFd, own: Uid) -> anyhow::R
     let keeper =
         Keeper { app: Arc::clone(&app), socket: dirs.supervisor_socket(), listener: kept, current };
     tracing::info!(epoch, ?admission, "sessiond");
+    let (stop, stopped) = watch::channel(false);
+    let served = serve::serve(socket, api::router(app), stopped);
+    tokio::pin!(served);
+    let kept = keeper.run();
+    tokio::pin!(kept);
     tokio::select! {
-        () = keeper.run() => {}
-        () = serve::serve(socket, api::router(Arc::clone(&app))) => {}
+        () = kept.as_mut() => {}
+        () = served.as_mut() => {}
         _ = terminated.recv() => tracing::info!("told to end"),
         _ = interrupted.recv() => tracing::info!("interrupted"),
+    }
+    stop.send_replace(true);
+    // What was asked is answered: whoever stops the daemons wants to hear that they stop.
+    tokio::select! {
+        () = kept => {}
+        _late = tokio::time::timeout(ANSWERS_DUE, served) => {}
     }
     Ok(())
 }

@@ -13,6 +13,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
 use tower::ServiceExt;
 
 /// Connections of one operator at a time: one that hoards them stops only itself.
@@ -26,22 +28,41 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 type Counts = Arc<Mutex<HashMap<u32, usize>>>;
 
-/// Serves until it is dropped.
-pub async fn serve(listener: UnixListener, router: Router) {
+/// Serves until `stop` is true, or its sender is gone; then what was asked is still answered.
+pub async fn serve(listener: UnixListener, router: Router, mut stop: watch::Receiver<bool>) {
     let counts = Counts::default();
+    let mut connections = JoinSet::new();
     loop {
-        match listener.accept().await {
-            Ok((stream, _address)) => match admit(stream, &counts) {
-                Ok((stream, caller, turn)) => {
-                    tokio::spawn(connection(stream, caller, turn, router.clone()));
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _address)) => match admit(stream, &counts) {
+                    Ok(admitted) => {
+                        connections.spawn(connection(admitted, router.clone(), stop.clone()));
+                    }
+                    Err(error) => tracing::debug!(%error, "a connection is not served"),
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "accept");
+                    tokio::time::sleep(EXHAUSTED_PAUSE).await;
                 }
-                Err(error) => tracing::debug!(%error, "a connection is not served"),
             },
-            Err(error) => {
-                tracing::warn!(%error, "accept");
-                tokio::time::sleep(EXHAUSTED_PAUSE).await;
-            }
+            Some(ended) = connections.join_next() => note(ended),
+            () = told(&mut stop) => break,
         }
+    }
+    while let Some(ended) = connections.join_next().await {
+        note(ended);
+    }
+}
+
+/// Told to end: by a word, or because nobody is left to say it.
+async fn told(stop: &mut watch::Receiver<bool>) {
+    drop(stop.wait_for(|stop| *stop).await);
+}
+
+fn note(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "the task of a connection");
     }
 }
 
@@ -78,7 +99,12 @@ fn admit(stream: UnixStream, counts: &Counts) -> io::Result<(UnixStream, Caller,
     Ok((stream, caller, turn))
 }
 
-async fn connection(stream: UnixStream, caller: Caller, turn: Turn, router: Router) {
+async fn connection(
+    admitted: (UnixStream, Caller, Turn),
+    router: Router,
+    mut stop: watch::Receiver<bool>,
+) {
+    let (stream, caller, turn) = admitted;
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(caller.clone());
         router.clone().oneshot(request.map(Body::new))
@@ -89,8 +115,15 @@ async fn connection(stream: UnixStream, caller: Caller, turn: Turn, router: Rout
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades()
-        .await;
+        .with_upgrades();
+    tokio::pin!(served);
+    let served = tokio::select! {
+        done = served.as_mut() => done,
+        () = told(&mut stop) => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended early");
     }

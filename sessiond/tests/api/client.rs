@@ -26,6 +26,8 @@ pub(crate) struct Daemon {
     pub(crate) fake: Fake,
     pub(crate) app: Arc<App>,
     tasks: Vec<JoinHandle<()>>,
+    /// Never told: these daemons die.
+    _stop: watch::Sender<bool>,
 }
 
 impl Drop for Daemon {
@@ -61,8 +63,10 @@ impl Daemon {
         let keeper = Keeper { app: Arc::clone(&app), socket, listener: kept, current };
         let listener = UnixListener::from_std(listener).unwrap();
         let router = api::router(Arc::clone(&app));
-        let tasks = vec![tokio::spawn(keeper.run()), tokio::spawn(serve::serve(listener, router))];
-        Self { folder, fake, app, tasks }
+        let (stop, stopped) = watch::channel(false);
+        let served = serve::serve(listener, router, stopped);
+        let tasks = vec![tokio::spawn(keeper.run()), tokio::spawn(served)];
+        Self { folder, fake, app, tasks, _stop: stop }
     }
 
     /// Dies and comes back on the same database.

@@ -26,7 +26,11 @@ impl Place {
         let listener = UnixListener::bind(folder.path().join("api.sock")).unwrap();
         // The build folder may lie where the ordinary uid cannot go.
         let program = folder.path().join("mews-sessiond");
-        std::fs::copy(env!("CARGO_BIN_EXE_mews-sessiond"), program).unwrap();
+        // By another process: a descriptor for writing that a fork of this one inherits for a
+        // moment would make the copy unexecutable (ETXTBSY).
+        let mut copy = Command::new("cp");
+        copy.arg(env!("CARGO_BIN_EXE_mews-sessiond")).arg(program);
+        assert!(copy.status().unwrap().success());
         if is_root() {
             chown(folder.path(), Some(ORDINARY), Some(ORDINARY)).unwrap();
         }
@@ -122,6 +126,34 @@ fn killed_while_events_come_in_it_loses_none_and_has_none_twice() {
             events.iter().filter_map(|event| event["data"]["idle_ms"].as_u64()).collect();
         assert_eq!(idles, (0..2500).collect::<Vec<u64>>());
         kill(child);
+    });
+}
+
+#[test]
+fn told_to_end_it_answers_what_was_asked_and_ends() {
+    run(async {
+        let place = Place::new();
+        let fake = Fake::new();
+        fake.start(&place.path().join("supervisor.sock"));
+        let mut child = place.start();
+        place.ready().await;
+        place.call("POST", "/projects", json!({ "folder": "/w" })).await;
+        let path = "/projects/w0/sessions";
+        let (_, session) = place.call("POST", path, json!({ "name": "s" })).await;
+        let path =
+            format!("/sessions/{}/events?after=1&wait_ms=300", session["id"].as_str().unwrap());
+        let mut idle = connect(&place.path().join("api.sock")).await;
+        assert_eq!(raw(&mut idle, "GET", "/healthz", None).await.0, 200);
+        let asked = place.call("GET", &path, Value::Null);
+        let told = async {
+            // Let the request go out first; both are on this thread.
+            raw(&mut idle, "GET", "/healthz", None).await;
+            link::PidFd::open(child.id().try_into().unwrap()).unwrap().signal(15).unwrap();
+        };
+        let ((status, events), ()) = tokio::join!(asked, told);
+        assert_eq!((status, &events["events"]), (200, &json!([])));
+        let ended = tokio::task::spawn_blocking(move || child.wait().unwrap()).await.unwrap();
+        assert!(ended.success());
     });
 }
 
