@@ -1,5 +1,12 @@
 //! The real program on a real PTY or pipe, against a fake sessiond and broker: what the operator's
 //! terminal is sent, what the broker is sent, and that the terminal is as it was afterwards.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that fails says where"
+)]
 
 mod fake;
 mod operator;
