@@ -117,13 +117,21 @@ impl Group {
             .map_err(|source| CgroupError::File { path, source })
     }
 
-    /// Removes the folder (and on v2 the cage's own folder above it), waiting for what is dying.
+    /// Removes the folder (and on v2 the cage's own folder above it), waiting for what is dying; then
+    /// our base, if this was the last cage in it: nobody else would, if a supervisor was killed.
     pub(super) fn remove(&self, deadline: Instant) -> Result<(), CgroupError> {
         remove_folder(&self.0.path, deadline, || members::wait_a_moment(self))?;
-        match (self.0.version, self.0.path.parent()) {
-            (Version::V2, Some(cage)) => remove_folder(cage, deadline, members::yield_briefly),
-            (Version::V1, _) | (Version::V2, None) => Ok(()),
+        let cage = match self.0.version {
+            Version::V1 => Some(self.path()),
+            Version::V2 => self.path().parent(),
+        };
+        let Some(cage) = cage else { return Ok(()) };
+        remove_folder(cage, deadline, members::yield_briefly)?;
+        if let Some(base) = cage.parent() {
+            // EBUSY, ENOTEMPTY: other cages live there.
+            std::fs::remove_dir(base).ok();
         }
+        Ok(())
     }
 }
 

@@ -113,9 +113,16 @@ impl Parent {
         match self {
             Self::Auto if nix::unistd::geteuid().is_root() => mount.path.join("mews"),
             Self::Auto | Self::Own => below(&own_group(own, mount)).join("mews"),
-            Self::Path(path) => below(&path.to_string_lossy()),
+            Self::Path(path) if is_ours(path) => below(&path.to_string_lossy()),
+            Self::Path(path) => below(&path.to_string_lossy()).join("mews"),
         }
     }
+}
+
+/// A base is made and removed by us, so it bears our name; one that an admin has made and named
+/// stays, and ours is made in it.
+fn is_ours(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"mews"))
 }
 
 /// The path of the caller's own group in this hierarchy, from `/proc/self/cgroup`.
@@ -224,6 +231,18 @@ mod tests {
         assert_eq!(Parent::parse("/a/b").unwrap(), Parent::Path("/a/b".into()));
         for bad in ["a", "/", "/a/../b", "own"] {
             assert!(Parent::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_base_bears_our_name() {
+        let mount = Mount { version: Version::V1, path: "/cg".into(), controllers: vec![] };
+        for (setting, want) in [
+            ("/mews-test-1", "/cg/mews-test-1"),
+            ("/a/mews", "/cg/a/mews"),
+            ("/site/slice", "/cg/site/slice/mews"),
+        ] {
+            assert_eq!(Parent::parse(setting).unwrap().base(&mount, ""), Path::new(want));
         }
     }
 
