@@ -216,12 +216,8 @@ impl Sandbox {
 
     /// After a failure: the next test must not suffer from this one.
     fn sweep(&self) {
-        for line in leftovers::processes(self.root()) {
-            let pid = line.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-            if let Some(handle) = pid.and_then(|pid| link::PidFd::open(pid).ok()) {
-                handle.signal(libc::SIGKILL).ok();
-            }
-        }
+        // A supervisor starts its sessiond again if that one dies first.
+        pause::until("every process is killed", GONE_WITHIN, || self.kill_all().then_some(())).ok();
         if is_root()
             && let Ok(layout) = cage::cgroup::Layout::probe(&self.cgroup_parent)
         {
@@ -231,6 +227,20 @@ impl Sandbox {
             }
             layout.tidy();
         }
+    }
+}
+
+impl Sandbox {
+    /// One SIGKILL to everything that is there now; true if there was nothing.
+    fn kill_all(&self) -> bool {
+        let found = leftovers::processes(self.root());
+        for line in &found {
+            let pid = line.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+            if let Some(handle) = pid.and_then(|pid| link::PidFd::open(pid).ok()) {
+                handle.signal(libc::SIGKILL).ok();
+            }
+        }
+        found.is_empty()
     }
 }
 

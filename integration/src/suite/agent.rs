@@ -29,7 +29,7 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// The proof that the provider's tool call asks for.
 const PROOF: &str = "{ id -u; id -un; pwd; tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '; \
-                     ls /home | wc -l; test -e /root && echo root-seen; test -e /etc/shadow && \
+                     ls /home 2>/dev/null | grep -vcx $USER; test -e /root && echo root-seen; test -e /etc/shadow && \
                      echo shadow-seen; true; } > proof.txt 2>&1; echo tool-ran";
 
 fn pi(sandbox: &Sandbox, mode: Mode) -> anyhow::Result<()> {
@@ -72,7 +72,7 @@ fn check_proof(sandbox: &Sandbox) -> anyhow::Result<()> {
     };
     ensure!(*uid != "0" && *name != "root", "uid {uid}, {name}");
     ensure!(Path::new(folder) == sandbox.workspace(), "in {folder}");
-    ensure!(*interface == "lo" && *homes == "1", "{interface}, {homes} homes");
+    ensure!(*interface == "lo" && *homes == "0", "{interface}, {homes} other homes");
     let facts = std::fs::metadata(in_workspace(sandbox, "proof.txt"))?;
     let owner = std::os::unix::fs::MetadataExt::uid(&facts);
     ensure!(owner == sandbox.caller().uid(), "the proof belongs to {owner}");

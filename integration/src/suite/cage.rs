@@ -61,13 +61,13 @@ fn host_files(sandbox: &Sandbox) -> anyhow::Result<()> {
     let secret = sandbox.file("home/secret", "s3cret")?;
     let script = format!(
         "for f in /etc/shadow /root /sys/kernel /run/mews {} {} /var/lib /home/*/.ssh; do \
-         test -e $f && echo there: $f; done; ls /home | wc -l; ls -a /home/$USER | wc -l; true",
+         test -e $f && echo there: $f; done; ls /home 2>/dev/null | grep -vcx $USER; true",
         secret.display(),
         sandbox.state_dir().display(),
     );
     let shown = sh(sandbox, &[], &script)?.expect(0)?.out();
     ensure!(!shown.contains("there:"), "{shown}");
-    ensure!(shown.lines().next() == Some("1"), "homes: {shown}");
+    ensure!(shown.trim() == "0", "other homes: {shown}");
     Ok(())
 }
 
@@ -140,10 +140,12 @@ fn limits_in_cgroup(sandbox: &Sandbox) -> anyhow::Result<()> {
 }
 
 fn pids_limit(sandbox: &Sandbox) -> anyhow::Result<()> {
-    let script = "i=0; while [ $i -lt 60 ]; do sleep 50 & i=$((i+1)); done; jobs -p | wc -l";
-    let finished = run(sandbox, Mode::Daemons, &["--pids", "30"], &["bash", "-c", script])?;
-    let count: u32 = finished.out().trim().parse().unwrap_or(0);
-    ensure!(count < 30, "{count} processes were made: {}", finished.err());
+    let script = "import os, time\nn = 0\ntry:\n  while n < 60:\n    if os.fork() == 0: time.sleep(60)\n    n += 1\n\
+                  except OSError: pass\nprint(n)";
+    let command = ["/usr/bin/python3", "-c", script];
+    let shown = run(sandbox, Mode::Daemons, &["--pids", "30"], &command)?.expect(0)?.out();
+    let count: u32 = shown.trim().parse()?;
+    ensure!((5..30).contains(&count), "{count} processes were made");
     Ok(())
 }
 
