@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a program whose output is its report")]
 
+mod bench;
 mod runner;
 mod suite;
 mod talk;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|arg| arg == "bench") {
-        return suite::bench::main(args.get(1..).unwrap_or_default());
+        return bench::main(args.get(1..).unwrap_or_default());
     }
     let tests = suite::all();
     if args.iter().any(|arg| arg == "--list") {

@@ -1,7 +1,6 @@
 //! The suites. Each function below is a list of tests; each test is a promise of the product.
 
 pub(crate) mod agent;
-pub(crate) mod bench;
 mod cage;
 mod errors;
 mod exec;

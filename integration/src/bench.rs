@@ -1,0 +1,36 @@
+//! Measured beside its peers, interleaved; ratios are what counts.
+//!
+//! `mews-integration bench [spawn [ROW…]]`. MEWS_BENCH_ROUNDS sets how often each is measured.
+
+mod spawn;
+mod table;
+
+use std::process::ExitCode;
+
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    let (group, rows) = match args.split_first() {
+        Some((group, rows)) => (group.as_str(), rows),
+        None => ("all", [].as_slice()),
+    };
+    let mut met = Vec::new();
+    if matches!(group, "spawn" | "all") {
+        met.push(spawn::run(rows));
+    }
+    testkit::programs::forget();
+    for error in met.iter().filter_map(|result| result.as_ref().err()) {
+        println!("bench: {error:#}");
+    }
+    match met.as_slice() {
+        [] => {
+            println!("no bench named {group:?}: spawn");
+            ExitCode::FAILURE
+        }
+        met if met.iter().all(|result| matches!(result, Ok(true))) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// How often each thing is measured, `default` unless MEWS_BENCH_ROUNDS says otherwise.
+pub(crate) fn rounds(default: usize) -> usize {
+    std::env::var("MEWS_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
