@@ -48,14 +48,14 @@ pub fn limit(pid: i32, max: u32) -> Result<(), DevptsError> {
             other => break other.map_err(|errno| DevptsError::Helper(errno.into()))?,
         }
     };
-    match status {
-        WaitStatus::Exited(_pid, 0) => Ok(()),
-        WaitStatus::Exited(_pid, errno) => {
-            let source = io::Error::from_raw_os_error(errno);
-            Err(DevptsError::Remount { pid, max, source })
-        }
-        killed => Err(DevptsError::Helper(io::Error::other(format!("it ended with {killed:?}")))),
+    let WaitStatus::Exited(_helper, errno) = status else {
+        return Err(DevptsError::Helper(io::Error::other(format!("it ended with {status:?}"))));
+    };
+    if errno == 0 {
+        return Ok(());
     }
+    let source = io::Error::from_raw_os_error(errno);
+    Err(DevptsError::Remount { pid, max, source })
 }
 
 /// In the helper: only async-signal-safe calls. Returns an errno, which is its exit code.

@@ -57,13 +57,12 @@ pub fn pack_order(order: &Order) -> std::io::Result<(Vec<u8>, Option<OwnedFd>)> 
 /// Not an order, or its memfd is missing or too large.
 pub fn open_order(packet: link::Packet) -> std::io::Result<(Order, Vec<OwnedFd>)> {
     let mut fds = packet.fds;
-    match serde_json::from_slice(&packet.bytes)? {
-        Order::InMemfd if !fds.is_empty() => {
-            let bytes = link::memfd::read(fds.remove(0), ORDER_BYTES_MAX)?;
-            Ok((serde_json::from_slice(&bytes)?, fds))
-        }
-        order => Ok((order, fds)),
+    let mut order = serde_json::from_slice(&packet.bytes)?;
+    if order == Order::InMemfd && !fds.is_empty() {
+        let bytes = link::memfd::read(fds.remove(0), ORDER_BYTES_MAX)?;
+        order = serde_json::from_slice(&bytes)?;
     }
+    Ok((order, fds))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,6 +173,7 @@ pub struct Forwarder {
 
 /// The zygote's own word about its walls, read from `/proc/self` after the last one.
 /// The supervisor compares it with the plan before it says go.
+#[expect(clippy::struct_excessive_bools, reason = "each is one fact, compared one by one")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attestation {
     pub uid: u32,

@@ -4,7 +4,9 @@
 pub(crate) mod inside;
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+#[cfg(feature = "policy")]
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// fork(2): `None` in the child. EAGAIN: a limit on processes.
 ///

@@ -1,9 +1,15 @@
 //! Commands in a real cage: starts, ends, failures, and who reports when somebody was killed.
 
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    clippy::print_stdout,
+    reason = "a surprise is a failed test; what a command costs is told with --nocapture"
+)]
+
 #[path = "driver/cage.rs"]
 mod driver;
 
-use cage::orders::{Report, Target};
+use cage::orders::{Forwarder, Report, Target};
 use driver::{Cage, ready};
 use link::Packets;
 use std::os::fd::AsFd;
@@ -97,22 +103,10 @@ fn a_killed_zygote_is_replaced() {
     let mut cage = ready();
     let (mut running, id) = cage.spawn(&["sh", "-c", "read line; exit 9"]);
     cage.started(id);
-    let (_pipes, killer) = cage.spawn(&["sh", "-c", "kill -9 $(ps -o ppid= -p $PPID)"]);
-    cage.started(killer);
-    let mut replaced = false;
-    let mut killed = false;
-    while !(replaced && killed) {
-        match cage.report().0 {
-            Report::ZygoteReplaced(word) => {
-                replaced = true;
-                assert!(word.no_new_privs && word.landlock_full && word.landlock_probed);
-                assert!(!word.init_dumpable && !word.zygote_dumpable);
-                assert_eq!((word.capabilities, word.seccomp), (0, 2));
-            }
-            Report::Exited(exit) => killed = exit.id == killer,
-            other => panic!("{other:?}"),
-        }
-    }
+    let word = cage.kill_zygote();
+    assert!(word.no_new_privs && word.landlock_full && word.landlock_probed);
+    assert!(!word.init_dumpable && !word.zygote_dumpable);
+    assert_eq!((word.capabilities, word.seccomp), (0, 2));
     assert_eq!(cage.sh("exit 5").exit.code, Some(5));
     // What ran before still reports, through the leader that the old zygote made.
     running.stdin = None;
@@ -191,9 +185,36 @@ fn commands_at_the_same_time_do_not_mix() {
         running.push((pipes, id, code));
     }
     for (mut pipes, id, code) in running {
-        pipes.stdin = None;
+        drop(pipes.stdin.take());
         assert_eq!(cage.exited(id).code, Some(code));
     }
+}
+
+#[test]
+fn a_forwarder_listens_before_the_first_command_and_outlives_the_zygote() {
+    let mut program = driver::program();
+    let listen = ([127, 0, 0, 1], 8399).into();
+    program.forwarders = vec![Forwarder { listen, connect: "/tmp/s".to_owned() }];
+    let mut cage = driver::ready_with(program);
+    // Both ends inside: an echo on the Unix socket, and a client that half-closes.
+    let script = "import socket as s, sys\nu=s.socket(s.AF_UNIX); u.bind('/tmp/s'); u.listen()\n\
+                  t=s.create_connection(('127.0.0.1', 8399)); c,_=u.accept()\n\
+                  t.sendall(b'ping'); t.shutdown(s.SHUT_WR)\nq=b''.join(iter(lambda: c.recv(9), b''))\n\
+                  c.sendall(q+b' pong'); c.close()\nprint(b''.join(iter(lambda: t.recv(9), b'')))\n\
+                  import os; u.close(); os.unlink('/tmp/s')";
+    let talk = |cage: &mut Cage| {
+        let output = cage.run(&["python3", "-c", script]);
+        assert_eq!(output.stdout, "b'ping pong'\n", "{output:?}");
+    };
+    talk(&mut cage);
+    cage.kill_zygote();
+    talk(&mut cage);
+    // Everything does not mean the forwarder.
+    cage.signal(Target::Everything, libc::SIGKILL);
+    talk(&mut cage);
+    cage.sh("pkill -9 mews-forward");
+    cage.kill_zygote();
+    talk(&mut cage);
 }
 
 #[test]

@@ -1,5 +1,11 @@
 //! Terminals in a real cage: names, job control, hangups, sizes, ends.
 
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    clippy::print_stdout,
+    reason = "a surprise is a failed test; what a command costs is told with --nocapture"
+)]
+
 #[path = "driver/cage.rs"]
 mod driver;
 

@@ -52,7 +52,7 @@ pub(crate) fn start(forwarders: &[Forwarder], again: bool) -> Result<Vec<i32>, L
         None => {
             nix::sys::prctl::set_name(c"mews-forward").ok();
             // Only a failure of poll(2) itself ends it.
-            drop(serve(&doors));
+            serve(&doors).ok();
             sys::exit_now(1)
         }
         Some(pid) => Ok(vec![pid]),

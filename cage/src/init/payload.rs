@@ -15,6 +15,10 @@ use std::os::unix::ffi::OsStrExt;
 /// Where execvp(3) looks when the payload has no PATH.
 const PATH_DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
+/// With these execvp(3) goes on to the next folder.
+const NOT_HERE: [Errno; 5] =
+    [Errno::ENOENT, Errno::ENOTDIR, Errno::ENODEV, Errno::ESTALE, Errno::ETIMEDOUT];
+
 /// What the payload has as 0, 1 and 2.
 #[derive(Debug)]
 pub(crate) enum Stdio {
@@ -95,17 +99,15 @@ fn exec(command: &Command, argv: &[CString], env: &[CString]) -> Errno {
             b"" => name.to_vec(),
             folder => [folder, b"/", name].concat(),
         };
-        match try_exec(&file, argv, env) {
-            Errno::ENOENT | Errno::ENOTDIR | Errno::ENODEV | Errno::ESTALE | Errno::ETIMEDOUT => {}
+        let errno = try_exec(&file, argv, env);
+        let path = OsStr::from_bytes(&file);
+        if errno == Errno::EACCES {
             // Another folder may have one that we may run. A folder of that name is no program.
-            Errno::EACCES => {
-                let is_file =
-                    std::fs::metadata(OsStr::from_bytes(&file)).is_ok_and(|m| m.is_file());
-                if is_file {
-                    worst = Errno::EACCES;
-                }
+            if std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+                worst = Errno::EACCES;
             }
-            other => return other,
+        } else if !NOT_HERE.contains(&errno) {
+            return errno;
         }
     }
     worst

@@ -98,8 +98,8 @@ fn the_program_equals_the_table() {
     for number in [u32::MAX, X32_BIT, 0x8000_0000] {
         assert_eq!(interpret(&code, AUDIT_ARCH, number, [0; 6]).0, Act::Unknown);
     }
-    println!("{} instructions, at most {longest} for one call", code.len());
-    assert!(code.len() < 260, "{} instructions", code.len());
+    // 174 and 27 when this was written: a table that grows may grow them, not multiply them.
+    assert!(code.len() < 260 && longest < 40, "{} instructions, {longest} deep", code.len());
     assert_eq!(compile(Profile::Default).len(), code.len() * 8);
 }
 

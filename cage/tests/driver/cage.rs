@@ -1,7 +1,16 @@
 //! Plays the broker: starts bwrap with the real `mews-cage-init` and speaks its orders.
 //! As root it drops to a uid of the cages' range; otherwise the cage is the user's own.
 
-#![allow(dead_code, missing_debug_implementations, reason = "each test program uses a part of it")]
+#![allow(
+    dead_code,
+    missing_debug_implementations,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "each test program uses a part of it, and a surprise is a failed test"
+)]
 
 use cage::orders::{
     Access, Attestation, ExecExit, LandlockProgram, LandlockRule, Order, Program, Report, Target,
@@ -77,7 +86,11 @@ fn landlock_abi() -> u32 {
 
 /// A cage with all walls, told to go.
 pub(crate) fn ready() -> Cage {
-    let mut program = program();
+    ready_with(program())
+}
+
+/// With the filter added.
+pub(crate) fn ready_with(mut program: Program) -> Cage {
     program.seccomp = true;
     let filter = cage::seccomp::compile(cage::seccomp::Profile::Default);
     Cage::ready(program, Some(&filter)).0
@@ -217,6 +230,18 @@ impl Cage {
         let mut started = self.started(id);
         let master = started.master.take().expect("the master comes beside `started`");
         (Screen { master: File::from(master), seen: String::new() }, started)
+    }
+
+    /// Lets a command kill the zygote, and returns what the next one says of itself.
+    pub(crate) fn kill_zygote(&mut self) -> Attestation {
+        let (_pipes, killer) = self.spawn(&["sh", "-c", "kill -9 $(ps -o ppid= -p $PPID)"]);
+        self.started(killer);
+        let mut reports = [self.report().0, self.report().0];
+        reports.sort_by_key(|report| matches!(report, Report::Exited(_)));
+        match reports {
+            [Report::ZygoteReplaced(word), Report::Exited(exit)] if exit.id == killer => word,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn signal(&self, target: Target, signal: i32) {
