@@ -125,7 +125,9 @@ fn commands_reach_each_other_but_not_pid_1() {
     let mut cage = ready();
     let (_running, id) = cage.spawn(&["sleep", "1000"]);
     let pid = cage.started(id).pid;
-    let script = format!("kill -9 1; echo $?; kill -0 1; echo $?; kill -9 {pid}; echo $?");
+    // It waits for the end of its input, so that its start is reported before what it does.
+    let script =
+        format!("read line; kill -9 1; echo $?; kill -0 1; echo $?; kill -9 {pid}; echo $?");
     let (mut killer, killer_id) = cage.spawn(&["sh", "-c", &script]);
     cage.started(killer_id);
     assert_eq!(killer.read_all().0, "1\n1\n0\n");
