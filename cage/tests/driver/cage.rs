@@ -234,8 +234,11 @@ impl Cage {
 
     /// Lets a command kill the zygote, and returns what the next one says of itself.
     pub(crate) fn kill_zygote(&mut self) -> Attestation {
-        let (_pipes, killer) = self.spawn(&["sh", "-c", "kill -9 $(ps -o ppid= -p $PPID)"]);
+        // It waits for the end of its input, so that its start is reported first.
+        let script = "read line; kill -9 $(ps -o ppid= -p $PPID)";
+        let (mut pipes, killer) = self.spawn(&["sh", "-c", script]);
         self.started(killer);
+        drop(pipes.stdin.take());
         let mut reports = [self.report().0, self.report().0];
         reports.sort_by_key(|report| matches!(report, Report::Exited(_)));
         match reports {
