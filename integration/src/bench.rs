@@ -1,7 +1,8 @@
 //! Measured beside its peers, interleaved; ratios are what counts.
 //!
-//! `mews-integration bench [spawn [ROW…]]`. MEWS_BENCH_ROUNDS sets how often each is measured.
+//! `mews-integration bench [spawn|pty [ROW…]]`. MEWS_BENCH_ROUNDS sets how often each is measured.
 
+mod pty;
 mod spawn;
 mod table;
 
@@ -16,13 +17,16 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     if matches!(group, "spawn" | "all") {
         met.push(spawn::run(rows));
     }
+    if matches!(group, "pty" | "all") {
+        met.push(pty::run(rows));
+    }
     testkit::programs::forget();
     for error in met.iter().filter_map(|result| result.as_ref().err()) {
         println!("bench: {error:#}");
     }
     match met.as_slice() {
         [] => {
-            println!("no bench named {group:?}: spawn");
+            println!("no bench named {group:?}: spawn, pty");
             ExitCode::FAILURE
         }
         met if met.iter().all(|result| matches!(result, Ok(true))) => ExitCode::SUCCESS,

@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 mod cage;
 mod errors;
+mod escape;
 mod exec;
 mod exit;
 mod restart;
@@ -23,6 +24,7 @@ pub(crate) fn all() -> Vec<Test> {
         errors::tests(),
         restart::tests(),
         agent::tests(),
+        escape::tests(),
     ]
     .into_iter()
     .flatten()

@@ -25,6 +25,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("restart.kill_both", |s| round(s, 0, Victim::Both)),
         Test::new("restart.twenty_in_a_row", twenty),
         Test::new("restart.exit_while_both_are_dead", exit_while_dead),
+        Test::new("restart.verbs_find_a_supervisor_again", verbs_alone),
         Test::new("restart.supervisor_dies_after_fork", |s| dies_at(s, "spawn.after_fork")),
         Test::new("restart.supervisor_dies_before_go", |s| dies_at(s, "spawn.before_go")),
         Test::new("restart.twenty_clients_start_one_pair", many_clients),
@@ -156,15 +157,47 @@ fn exit_while_dead(sandbox: &Sandbox) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// sessiond lives and its supervisor does not: each verb is right all the same.
+fn verbs_alone(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let script = "echo up; while [ ! -e stop ]; do sleep 0.02; done; echo last-words; exit 11";
+    let run = start(sandbox, &["--name", "alone"], &["bash", "-c", script])?;
+    let verbs: [&[&str]; 6] = [
+        &["ls"],
+        &["inspect", "alone"],
+        &["logs", "alone"],
+        &["events", "alone"],
+        &["exec", "--no-tty", "alone", "--", "true"],
+        &["kill", "-s", "CONT", "alone"],
+    ];
+    for verb in verbs {
+        strike(sandbox, Victim::Supervisor)?;
+        sandbox.mews(verb.iter().copied())?.expect(0)?;
+        let ready = sandbox.json(["daemon", "status"])?;
+        let there = ready.pointer("/ready/supervisor").and_then(serde_json::Value::as_bool);
+        ensure!(there == Some(true), "after {verb:?}: {ready}");
+    }
+    strike(sandbox, Victim::Supervisor)?;
+    sandbox.file("ws/stop", "")?;
+    let waited = wait_exit(sandbox, &run.session)?.expect(0)?.out();
+    ensure!(waited.trim() == "11", "{waited}");
+    let logs = sandbox.mews(["logs", "alone"])?.expect(0)?.out();
+    ensure!(logs.lines().eq(["up", "last-words"]), "{logs}");
+    Ok(())
+}
+
 /// Nothing ran and nothing is left.
 fn dies_at(sandbox: &Sandbox, failpoint: &str) -> anyhow::Result<()> {
-    let mut command = sandbox.command(["run", "--no-tty", "--", "touch", "it-ran"])?;
-    command.env("MEWS_FAILPOINT", failpoint);
-    let finished = process::run(&mut command, b"", LIMIT)?;
+    let mut start = sandbox.command(["daemon", "start"])?;
+    start.env("MEWS_FAILPOINT", failpoint);
+    process::run(&mut start, b"", LIMIT)?.expect(0)?;
+    // A supervisor that this one starts in the place of the dead one has no such place.
+    let finished = sandbox.mews(["run", "--no-tty", "--", "touch", "it-ran"])?;
     ensure!(finished.code == 125, "exits {}: {}", finished.code, finished.err());
     pause::until("its broker and bwrap are gone", Duration::from_secs(10), || {
         let left = leftovers::processes(sandbox.root());
-        left.iter().all(|line| line.contains("mews-sessiond")).then_some(())
+        let is_daemon =
+            |line: &String| ["mews-sessiond", "mews-supervisor"].iter().any(|it| line.contains(it));
+        left.iter().all(is_daemon).then_some(())
     })?;
     ensure!(!in_workspace(sandbox, "it-ran").exists(), "it ran");
     sandbox.mews(["run", "--no-tty", "--", "true"])?.expect(0)?;
@@ -175,10 +208,16 @@ fn dies_at(sandbox: &Sandbox, failpoint: &str) -> anyhow::Result<()> {
 }
 
 fn many_clients(sandbox: &Sandbox) -> anyhow::Result<()> {
+    // Where nothing ever ran, nothing is started.
+    sandbox.mews(["ls"])?.expect(0)?;
+    ensure!(!sandbox.api_socket().exists(), "daemons were started");
+    sandbox.mews(["run", "--no-tty", "--", "true"])?.expect(0)?;
+    strike(sandbox, Victim::Both)?;
     let mut clients = Vec::new();
     for _ in 0..20 {
         let mut command = sandbox.command(["ls"])?;
         command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        command.stderr(std::process::Stdio::null());
         clients.push(command.spawn()?);
     }
     for mut client in clients {

@@ -118,7 +118,7 @@ fn tty(sandbox: &Sandbox) -> anyhow::Result<()> {
 }
 
 fn resize(sandbox: &Sandbox) -> anyhow::Result<()> {
-    let script = "trap 'stty size' WINCH; stty size; while :; do sleep 0.05; done";
+    let script = "trap 'stty size' WINCH; stty size; while [ ! -e stop ]; do sleep 0.05; done";
     let words = run(&[], &["bash", "-c", script]);
     let mut terminal = Terminal::sized(sandbox, &words, 91, 27)?;
     wait_line(&terminal, "27 91")?;
@@ -128,7 +128,8 @@ fn resize(sandbox: &Sandbox) -> anyhow::Result<()> {
         terminal.resize(cols, 20)?;
     }
     wait_line(&terminal, "20 79")?;
-    exit_with(&mut terminal, "\x03", 130)
+    sandbox.file("ws/stop", "")?;
+    exit_with(&mut terminal, "", 0)
 }
 
 fn utf8_and_colours(sandbox: &Sandbox) -> anyhow::Result<()> {
@@ -182,6 +183,7 @@ fn tmux(sandbox: &Sandbox) -> anyhow::Result<()> {
     terminal.send("echo in-$((40+2))\r")?;
     wait_line(&terminal, "in-42")?;
     terminal.resize(100, 40)?;
+    terminal.wait_until("a wider bar", |lines| last(lines).chars().count() > 90)?;
     terminal.send("stty size\r")?;
     wait_line(&terminal, "39 100")?;
     exit_with(&mut terminal, "exit\r", 0)
@@ -211,8 +213,10 @@ fn detach_and_attach(sandbox: &Sandbox) -> anyhow::Result<()> {
     ensure!(raw.contains("mews attach back"), "the way back is not told: {raw:?}");
     let mut second = Terminal::sized(sandbox, &["attach", "back"], 100, 30)?;
     wait_line(&second, "before-2")?;
-    second.send("stty size; echo after-$((2+2))\r")?;
+    second.send("echo after-$((2+2))\r")?;
     wait_line(&second, "after-4")?;
+    // The size follows within moments; the shell itself asks until it has come.
+    second.send("until stty size | grep -x '30 100'; do sleep 0.05; done\r")?;
     wait_line(&second, "30 100")?;
     exit_with(&mut second, "exit 5\r", 5)
 }
