@@ -56,8 +56,21 @@ fn cgroups(parent: &str) -> Vec<String> {
         .map(|hierarchy| hierarchy.path().join(name))
         .chain(std::iter::once(PathBuf::from("/sys/fs/cgroup").join(name)))
         .filter(|path| path.is_dir())
-        .map(|path| format!("cgroup {}", path.display()))
+        .flat_map(|path| groups_in(&path))
         .collect()
+}
+
+/// This group and those below it, with the processes in them.
+fn groups_in(group: &Path) -> Vec<String> {
+    let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let members = members.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut found = vec![format!("cgroup {} [{members}]", group.display())];
+    for entry in fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(groups_in(&entry.path()));
+        }
+    }
+    found
 }
 
 fn mounts(root: &Path) -> Vec<String> {

@@ -201,8 +201,12 @@ fn dies_at(sandbox: &Sandbox, failpoint: &str) -> anyhow::Result<()> {
     })?;
     ensure!(!in_workspace(sandbox, "it-ran").exists(), "it ran");
     sandbox.mews(["run", "--no-tty", "--", "true"])?.expect(0)?;
-    let listed = sandbox.json(["ls", "--all"])?;
-    ensure!(!listed.to_string().contains("\"running\""), "{listed}");
+    let listed = sandbox.mews(["--json", "ls", "--all"])?.expect(0)?.json_lines()?;
+    for session in listed.iter().filter(|it| it.pointer("/name").is_some_and(|it| it == "touch-1"))
+    {
+        let state = session.pointer("/runs/0/state");
+        ensure!(state.is_some_and(|it| it == "failed"), "{session}");
+    }
     ensure!(!in_workspace(sandbox, "it-ran").exists(), "it ran");
     Ok(())
 }
