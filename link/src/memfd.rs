@@ -36,8 +36,10 @@ pub fn sealed_program(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
 pub fn read(fd: OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut file = File::from(fd);
     file.rewind()?;
-    let mut bytes = Vec::new();
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
+    // Room for all of it and one byte, so that one call reads it and the next sees its end.
+    let length = file.metadata()?.len().min(limit);
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(1));
     file.take(limit).read_to_end(&mut bytes)?;
     if bytes.len() > bytes_max {
         return Err(io::Error::new(

@@ -7,6 +7,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType,
     UnixAddr, accept4, bind, connect, listen, recvmsg, sendmsg, socket, socketpair,
 };
+use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -17,6 +18,13 @@ pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 pub const PACKET_FDS_MAX: usize = 16;
 /// `sun_path` holds 108 bytes; longer paths go through `/proc/self/fd`.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
+
+thread_local! {
+    /// Room for the largest packet. Most are small, and cleared memory for each would cost more than
+    /// the packet itself.
+    /// Asked for as zeroes, so that only the pages that were written to take memory.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PACKET_BYTES_MAX]);
+}
 
 #[derive(Debug)]
 pub struct Packet {
@@ -99,10 +107,13 @@ impl Packets {
     /// # Errors
     /// A cut packet, or EAGAIN if non-blocking.
     pub fn recv(&self) -> Result<Option<Packet>, LinkError> {
-        let mut bytes = vec![0_u8; PACKET_BYTES_MAX];
+        SCRATCH.with_borrow_mut(|scratch| self.recv_into(scratch))
+    }
+
+    fn recv_into(&self, scratch: &mut [u8]) -> Result<Option<Packet>, LinkError> {
         let mut space = cmsg_space!([RawFd; PACKET_FDS_MAX]);
         let (length, flags, fds) = loop {
-            let mut parts = [IoSliceMut::new(&mut bytes)];
+            let mut parts = [IoSliceMut::new(scratch)];
             let flags = MsgFlags::MSG_CMSG_CLOEXEC;
             match recvmsg::<UnixAddr>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags) {
                 Ok(message) => {
@@ -126,7 +137,7 @@ impl Packets {
         if length == 0 && fds.is_empty() {
             return Ok(None);
         }
-        bytes.truncate(length);
+        let bytes = scratch.get(..length).unwrap_or_default().to_vec();
         Ok(Some(Packet { bytes, fds }))
     }
 

@@ -68,6 +68,8 @@ impl Host {
         let mode = mode_of(uid)?;
         let gid = nix::unistd::getegid().as_raw();
         let sessiond = match mode {
+            // Nobody is looked up for a one-shot, which has no sessiond: that may load a library.
+            Mode::Root(range) if one_shot => Ids { uid: range.first, gid: range.first },
             Mode::Root(range) => sessiond_ids(range)?,
             Mode::User => Ids { uid, gid },
         };

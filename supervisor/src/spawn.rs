@@ -212,8 +212,8 @@ async fn build(
     exec: &BrokerExec,
 ) -> Result<Spawned, Failure> {
     make_home(supervisor, cage, plan)?;
+    // Found by its name if we die here: the record is there.
     make_cgroup(supervisor, cage, plan)?;
-    supervisor.save(cage);
     let listener = Listener::bind(&supervisor.socket_path(cage.id), 0o600)
         .map_err(|error| Failure::new("socket", error))?;
     let (prepared, tether, stderr) = boot::prepare(supervisor, cage, plan, spec, listener)?;

@@ -37,13 +37,13 @@ impl Layout {
         let parent = Parent::parse(setting)?;
         let mountinfo = read("/proc/self/mountinfo");
         let own = read("/proc/self/cgroup");
-        let usable: Vec<Hierarchy> = mounts(&mountinfo)
+        let usable: Vec<(Hierarchy, bool)> = mounts(&mountinfo)
             .into_iter()
             .filter_map(|mount| usable(&parent, mount, &own))
             .collect();
+        let swap = usable.iter().any(|(_hierarchy, swap)| *swap);
+        let usable = usable.into_iter().map(|(hierarchy, _swap)| hierarchy).collect();
         let hierarchies = without_doubles(usable);
-        let memory = |hierarchy: &&Hierarchy| hierarchy.controllers().contains(&Controller::Memory);
-        let swap = hierarchies.iter().find(memory).is_some_and(counts_swap);
         hierarchies.iter().for_each(Hierarchy::remove_base);
         Ok(Self { hierarchies, swap })
     }
@@ -142,16 +142,19 @@ fn own_group(text: &str, mount: &Mount) -> String {
         .unwrap_or_else(|| "/".to_owned())
 }
 
-/// The hierarchy with the controllers that did what they were told, if it is of any use.
-fn usable(parent: &Parent, mount: Mount, own: &str) -> Option<Hierarchy> {
+/// The hierarchy with the controllers that did what they were told, if it is of any use, and whether
+/// it counts swap. Usually one group tells all of it: a memory group costs the kernel much, and a
+/// one-shot asks anew each time.
+fn usable(parent: &Parent, mount: Mount, own: &str) -> Option<(Hierarchy, bool)> {
     let base = parent.base(&mount, own);
     let mut hierarchy = Hierarchy::new(mount, base);
-    let working: Vec<Controller> = hierarchy
-        .controllers()
-        .iter()
-        .copied()
-        .filter(|controller| works(&hierarchy, &[*controller]))
-        .collect();
+    let all = hierarchy.controllers().to_vec();
+    let memory = all.contains(&Controller::Memory);
+    if takes(&hierarchy, &all, memory.then_some(0)) {
+        return Some((hierarchy, memory));
+    }
+    let working: Vec<Controller> =
+        all.into_iter().filter(|controller| works(&hierarchy, &[*controller])).collect();
     hierarchy.keep_controllers(&working);
     let useful = match hierarchy.version() {
         Version::V1 => !working.is_empty(),
@@ -159,8 +162,10 @@ fn usable(parent: &Parent, mount: Mount, own: &str) -> Option<Hierarchy> {
     };
     if !useful {
         hierarchy.remove_base();
+        return None;
     }
-    useful.then_some(hierarchy)
+    let swap = working.contains(&Controller::Memory) && counts_swap(&hierarchy);
+    Some((hierarchy, swap))
 }
 
 /// Whether this group of a working memory controller takes a swap limit too.

@@ -5,6 +5,7 @@ use super::file::PolicyFile;
 use super::values::Name;
 use super::{Policy, parse, preset};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use wire::PolicySource;
 
 /// Longest chain of `extends`.
@@ -95,13 +96,22 @@ fn by_name(name: &str, folders: &[PathBuf], seen: &[&str]) -> Result<Link, Polic
             Err(error) => return Err(not_found(format!("cannot read {file}: {error}"))),
         }
     }
-    let Some(text) = preset::preset_text(name) else {
+    let Some(parsed) = shipped(name) else {
         return Err(not_found(format!(
             "there is no policy of this name; shipped are {}; list yours with: mews policy list",
             preset::preset_names().join(", ")
         )));
     };
-    let file = format!("preset {name}");
-    let content = parse::parse(&file, text)?;
-    Ok(Link { name: name.to_owned(), file, content })
+    let content = parsed.clone()?;
+    Ok(Link { name: name.to_owned(), file: format!("preset {name}"), content })
+}
+
+/// A shipped policy. They are part of the program, so each is parsed once at most.
+fn shipped(name: &str) -> Option<&'static Result<PolicyFile, PolicyError>> {
+    static PARSED: [OnceLock<Result<PolicyFile, PolicyError>>; preset::COUNT] =
+        [const { OnceLock::new() }; preset::COUNT];
+    let text = preset::preset_text(name)?;
+    let number = preset::preset_names().iter().position(|known| *known == name)?;
+    let parse = || parse::parse(&format!("preset {name}"), text);
+    Some(PARSED.get(number)?.get_or_init(parse))
 }

@@ -7,6 +7,8 @@ const PRESETS: &[(&str, &str)] = &[
     ("ci", include_str!("../../../policies/ci.toml")),
 ];
 
+pub(super) const COUNT: usize = PRESETS.len();
+
 /// Their names, in the order in which they are documented.
 #[must_use]
 pub fn preset_names() -> Vec<&'static str> {

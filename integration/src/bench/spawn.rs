@@ -177,7 +177,7 @@ impl Bench {
         let (ours, theirs) = (Gate::new(&workspace)?, Gate::new(&self.plain.workspace)?);
         let mut supervisor = Supervisor::start(&self.sandbox)?;
         let cage = supervisor.spawn(&workspace, &["/bin/sleep", "1000"])?;
-        supervisor.wait_for(cage, "pty.opened")?;
+        supervisor.wait_for(cage, "pty.started")?;
         self.meter.settle(usize::MAX);
         let (mut pipes, mut terminal) = (Cost::default(), Cost::default());
         self.plain_exec = Cost::default();

@@ -19,7 +19,7 @@ pub(crate) fn pss_mb(
     let mut cages = Vec::new();
     for _ in 0..count {
         let cage = supervisor.spawn(workspace, &["/bin/sleep", "1000"])?;
-        supervisor.wait_for(cage, "pty.opened")?;
+        supervisor.wait_for(cage, "pty.started")?;
         cages.push(cage);
     }
     let parts = of_descendants(i32::try_from(supervisor.pid())?, count);
