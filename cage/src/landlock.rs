@@ -86,6 +86,7 @@ fn rights(access: Access, abi: ABI) -> BitFlags<AccessFs> {
     let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
     let ioctl = if abi >= ABI::V5 { AccessFs::IoctlDev.into() } else { BitFlags::EMPTY };
     match access {
+        Access::List => AccessFs::ReadDir.into(),
         Access::Read => AccessFs::ReadFile | AccessFs::ReadDir,
         Access::ReadExecute => AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute,
         // Devices in a writable folder of the operator's get no ioctl.

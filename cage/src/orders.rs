@@ -153,6 +153,8 @@ pub struct LandlockRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
+    /// List folders. Files stay closed.
+    List,
     /// Read files, list folders.
     Read,
     /// And execute.
@@ -189,7 +191,7 @@ pub struct Attestation {
     pub landlock_abi: u32,
     /// Whether every right that the program asked for is enforced.
     pub landlock_full: bool,
-    /// Whether a forbidden act really failed: reading what no rule grants.
+    /// Whether a forbidden act really failed: making a device, which no rule grants.
     pub landlock_probed: bool,
     /// Inode of each namespace: `user`, `mnt`, `pid`, `net`, `ipc`, `uts`, `cgroup`.
     pub namespaces: BTreeMap<String, u64>,

@@ -43,10 +43,10 @@ pub(crate) fn raise(program: &Program, filter: Option<&[u8]>) -> Result<Attestat
             .map_err(|e| failed("landlock")(&chain(&e)))?,
         None => landlock::Domain::default(),
     };
+    let probed = attest::probe(domain);
     if let Some(filter) = filter {
         sys::load_filter(filter).map_err(|e| failed("seccomp")(&e))?;
     }
-    let probed = attest::probe(program.landlock.as_ref(), domain);
     let attestation =
         witness.attest(&program.rlimits, domain, probed).map_err(|e| failed("attestation")(&e))?;
     if attestation.capabilities != 0 {

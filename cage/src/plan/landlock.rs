@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 /// other words, so that one mistake is not enough.
 pub(super) fn program(abi: u32, mounts: &[Mount], sources: &[Source]) -> LandlockProgram {
     let mut rules: BTreeMap<&str, Access> = BTreeMap::new();
+    // The root is built up from what is lent, so its names tell nothing that is not there; `ls /` and
+    // `find /` are the first things that people and agents try.
+    rules.insert("/", Access::List);
     // Synthetic files, links and lent files; each lent folder of /etc has its own mount.
     rules.insert("/etc", Access::Read);
     for mount in mounts {
@@ -50,9 +53,10 @@ fn access(mount: &Mount, sources: &[Source]) -> Option<Access> {
 
 const fn covers(given: Access, wanted: Access) -> bool {
     match given {
+        Access::List => matches!(wanted, Access::List),
         Access::Write => !matches!(wanted, Access::Device),
-        Access::ReadExecute => matches!(wanted, Access::Read | Access::ReadExecute),
-        Access::Read => matches!(wanted, Access::Read),
-        Access::Device => matches!(wanted, Access::Device | Access::Read),
+        Access::ReadExecute => !matches!(wanted, Access::Write | Access::Device),
+        Access::Read => matches!(wanted, Access::List | Access::Read),
+        Access::Device => !matches!(wanted, Access::ReadExecute | Access::Write),
     }
 }
