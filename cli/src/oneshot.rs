@@ -71,6 +71,8 @@ struct Told {
 pub(crate) struct OneShot {
     pub(crate) commands: Commands,
     told: watch::Receiver<Told>,
+    /// A cage was made, whose end will be told.
+    has_cage: bool,
     /// Owns the link: its end is the link's.
     driver: tokio::task::JoinHandle<()>,
     child: tokio::process::Child,
@@ -98,7 +100,8 @@ impl OneShot {
         let (tell, told) = watch::channel(Told::default());
         let driver = tokio::spawn(drive(link, commands, tell));
         let authority = std::sync::Arc::new(UnixStream::pair().map_err(system)?);
-        Ok(Self { commands: Commands { queue, authority }, told, driver, child, stderr })
+        let commands = Commands { queue, authority };
+        Ok(Self { commands, told, has_cage: false, driver, child, stderr })
     }
 
     pub(crate) async fn spawn(&mut self, spec: &SpawnSpec) -> Result<Spawned, Failure> {
@@ -106,7 +109,10 @@ impl OneShot {
         let memfd = link::memfd::sealed("spawn", &text).map_err(system)?;
         let body = SupervisorRequest::Spawn { cage: spec.cage };
         match self.commands.request(body, vec![memfd]).await {
-            Ok(answer) => Ok(typed(answer)?),
+            Ok(answer) => {
+                self.has_cage = true;
+                Ok(typed(answer)?)
+            }
             Err(failure) => Err(self.with_last_words(failure).await),
         }
     }
@@ -138,7 +144,9 @@ impl OneShot {
 
     /// Nothing of the cage is left when this returns, or the time is over.
     pub(crate) async fn finish(mut self) {
-        let gone = self.told.wait_for(|told| told.is_gone || told.link_ended);
+        // What was refused or broken off has no end to wait for: the end of the link is enough.
+        let has_cage = self.has_cage;
+        let gone = self.told.wait_for(|told| !has_cage || told.is_gone || told.link_ended);
         // Late or lost: the end of the link below makes the supervisor kill what is left.
         drop(tokio::time::timeout(STOP, gone).await);
         self.driver.abort();

@@ -1,5 +1,6 @@
 //! `mews attach`: watch or take over a terminal.
 
+use super::ls::exit_word;
 use super::watching::{Keys, conclude, ended};
 use crate::api::Api;
 use crate::control::Control;
@@ -13,7 +14,8 @@ use wire::{AttachOptions, ErrorCode, Exit, History, Join, PtyId, View};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Leave the terminal with ctrl-\\ ctrl-d; the program runs on.
+Leave the terminal with ctrl-\\ ctrl-d; the program runs on. With standard input or output that
+is not a terminal it only watches, unless --take is given.
 Exit status: the program's if it ends meanwhile, 0 when detached, 125 if mews failed.
 
 Examples:
@@ -42,11 +44,7 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     let found = api.resolve(&args.id).await?;
     let (cage, pty) = terminal_of(&found)?;
     let options = AttachOptions {
-        join: match (args.take, args.observe) {
-            (true, _) => Join::Take,
-            (_, true) => Join::Observe,
-            (false, false) => Join::Auto,
-        },
+        join: join(args.take, args.observe, terminal::is_interactive()),
         view: View::Screen,
         history: args.scrollback,
         size: terminal::size(),
@@ -73,13 +71,23 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     Ok(conclude(ending, &api, pty, &found.name, say).await?.status)
 }
 
+/// Who reads through a pipe does not want the keyboard that the next person would look for.
+fn join(take: bool, observe: bool, is_interactive: bool) -> Join {
+    match (take, observe || !is_interactive) {
+        (true, _) => Join::Take,
+        (false, true) => Join::Observe,
+        (false, false) => Join::Auto,
+    }
+}
+
 /// It has ended already: its status, and where its words are.
 fn over(failure: &Failure, name: &str, say: &Say) -> Result<u8, Failure> {
     let exit = failure.error.details.get("exit").cloned();
     let exit: Option<Exit> = exit.and_then(|exit| serde_json::from_value(exit).ok());
     match exit {
         Some(exit) => {
-            say.note(&format!("it has ended; what it printed: mews logs {name}"));
+            let how = exit_word(&exit);
+            say.note(&format!("{name} has ended (exit {how}); what it printed: mews logs {name}"));
             Ok(ended(exit, say).status)
         }
         None => Err(failure.clone().next(format!("mews logs {name}"))),
@@ -112,6 +120,19 @@ fn history(text: &str) -> Result<History, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_does_not_take_the_keyboard_unless_told() {
+        for (take, observe, is_interactive, want) in [
+            (false, false, true, Join::Auto),
+            (false, true, true, Join::Observe),
+            (true, false, true, Join::Take),
+            (false, false, false, Join::Observe),
+            (true, false, false, Join::Take),
+        ] {
+            assert_eq!(join(take, observe, is_interactive), want);
+        }
+    }
 
     #[test]
     fn scrollback_is_a_number_all_or_none() {
