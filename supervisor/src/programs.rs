@@ -1,13 +1,13 @@
 //! Finding the programs of mews, and bwrap: opened once at the start, by descriptor from then on.
 
+use ::cage::probe::{BwrapError, is_static, open_bwrap};
 use link::memfd;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-
-const BWRAP: &str = "/usr/bin/bwrap";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramError {
@@ -15,14 +15,14 @@ pub(crate) enum ProgramError {
         "{name} is neither beside mews-supervisor nor in ../libexec/mews: the installation is not whole"
     )]
     NotFound { name: &'static str },
+    #[error("{source}{}", source.mend().map(|how| format!("; to mend it: {how}")).unwrap_or_default())]
+    Bwrap { source: BwrapError },
     #[error(
-        "{BWRAP} is missing. Install bubblewrap: apt-get install bubblewrap (dnf, pacman and zypper call it bubblewrap too)"
+        "mews-cage-init needs a dynamic linker, which a cage lacks: build it with `cargo xtask build`, or install mews again"
     )]
-    NoBwrap,
+    Dynamic,
     #[error("{} is not safe to run as root: it must belong to root and be writable by root alone", path.display())]
     Unsafe { path: PathBuf },
-    #[error("{} is setuid; mews wants an ordinary bwrap: chmod u-s {}", path.display(), path.display())]
-    Setuid { path: PathBuf },
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
@@ -43,7 +43,7 @@ impl Programs {
         Ok(Self {
             broker: find("mews-ptybroker")?,
             sessiond: if one_shot { None } else { Some(find("mews-sessiond")?) },
-            bwrap: open_bwrap(is_root)?,
+            bwrap: open_bwrap().map_err(|source| ProgramError::Bwrap { source })?.into(),
             init: read_init(find("mews-cage-init")?)?,
         })
     }
@@ -69,18 +69,6 @@ fn open_ours(name: &'static str, is_root: bool) -> Result<OwnedFd, ProgramError>
     Err(ProgramError::NotFound { name })
 }
 
-fn open_bwrap(is_root: bool) -> Result<OwnedFd, ProgramError> {
-    let path = PathBuf::from(BWRAP);
-    match open_program(&path, is_root) {
-        Ok((_fd, stat)) if stat.st_mode & 0o6000 != 0 => Err(ProgramError::Setuid { path }),
-        Ok((fd, _stat)) => Ok(fd),
-        Err(ProgramError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            Err(ProgramError::NoBwrap)
-        }
-        Err(error) => Err(error),
-    }
-}
-
 fn open_program(path: &Path, is_root: bool) -> Result<(OwnedFd, FileStat), ProgramError> {
     let failed =
         |errno: nix::Error| ProgramError::Io { path: path.to_owned(), source: errno.into() };
@@ -97,6 +85,10 @@ fn open_program(path: &Path, is_root: bool) -> Result<(OwnedFd, FileStat), Progr
 /// Once, into a memfd whose descriptor every bwrap inherits: no bind, no path inside.
 fn read_init(file: OwnedFd) -> Result<OwnedFd, ProgramError> {
     let failed = |source| ProgramError::Io { path: PathBuf::from("mews-cage-init"), source };
-    let bytes = memfd::read(file, 64 << 20).map_err(failed)?;
+    let file = File::from(file);
+    if !is_static(&file).map_err(failed)? {
+        return Err(ProgramError::Dynamic);
+    }
+    let bytes = memfd::read(file.into(), 64 << 20).map_err(failed)?;
     memfd::sealed_program("mews-cage-init", &bytes).map_err(failed)
 }
