@@ -135,15 +135,19 @@ impl Broker {
                 let ms = self.clocks.idle_ms.unwrap_or(0);
                 self.end_for(Cause::Idle, "idle", &format!("nothing moved for {ms} ms"));
             }
-            Alarm::AtMemoryLimit => {
+            // v1 also rings it when the cgroup is removed, after the end; and it rings before the
+            // kernel kills and counts.
+            Alarm::AtMemoryLimit if self.phase == Phase::Running => {
                 self.tell_oom();
-                if self.oom_group && self.phase == Phase::Running {
+                if self.oom_group {
                     self.alarm.get_or_insert(Cause::Oom);
                     self.kill_cage();
                 }
             }
-            Alarm::OomKill if self.counters.oom_kills() > self.told.oom_kills_before => {
-                self.tell_oom()
+            Alarm::AtMemoryLimit | Alarm::OomKill
+                if self.counters.oom_kills() > self.told.oom_kills_before =>
+            {
+                self.tell_oom();
             }
             Alarm::PidsMet
                 if self.counters.pids_met() > self.told.pids_met_before && !self.told.pids =>
@@ -153,7 +157,7 @@ impl Broker {
                 let (limit, message) = ("pids".to_owned(), message.to_owned());
                 self.log(&EventBody::CageLimit { limit, message });
             }
-            Alarm::OomKill | Alarm::PidsMet => {}
+            Alarm::AtMemoryLimit | Alarm::OomKill | Alarm::PidsMet => {}
         }
     }
 
