@@ -122,6 +122,20 @@ impl Screen {
         lines
     }
 
+    /// The lines that `logs -f` may tell: the logical lines of the primary screen that end above
+    /// the cursor. Blank ones wait until something stands below them: a cursor alone is no line.
+    #[must_use]
+    pub fn settled_lines(&self) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
+        let mut line = self.model.leaving.clone();
+        let grid = self.model.primary();
+        let above = usize::try_from(grid.cursor.point.line.0).unwrap_or(0);
+        for row in 0..above.min(render::used_rows(grid)) {
+            line.append(render::row_at(grid, row), &mut |line| lines.push(line.to_vec()));
+        }
+        lines
+    }
+
     /// Answers to the program's queries since the last call (at most 4 KiB; the caller limits the
     /// rate, and throws them away while a viewer's own terminal answers).
     pub fn take_replies(&mut self) -> Vec<u8> {

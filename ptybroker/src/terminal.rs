@@ -18,9 +18,9 @@ use crate::broker::Happening;
 use crate::control::Reply;
 use crate::queue::{Pushed, Tick};
 use crate::state::{self, Action, Event, State};
-use crate::viewer::Viewer;
 use crate::viewer::crowd::{Crowd, Wish};
 use crate::viewer::outbox::Outbox;
+use crate::viewer::{ScreenTold, Viewer};
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -582,7 +582,8 @@ fn resync(
     true
 }
 
-/// Rendered lines as they leave the screen; at the end what is still on it.
+/// Lines that have left the screen, then those on it that the program has gone on from; at the end
+/// all of it. None twice: what is redrawn after it was told, or leaves later, is the same line.
 fn pull_lines(viewer: &mut Viewer, store: &mut Store, finished: bool) -> bool {
     let Outbox::Pull(queue) = &mut viewer.outbox else { return false };
     let total = store.scrollback.lines_total();
@@ -600,13 +601,17 @@ fn pull_lines(viewer: &mut Viewer, store: &mut Store, finished: bool) -> bool {
             break;
         }
     }
-    if finished && viewer.cursor == total && queue.has_room() {
-        let lines = store.screen_lines();
-        push_history(queue, joined(lines.iter().map(Vec::as_slice)).0);
-        viewer.cursor = total + 1;
-        progress = true;
+    let now = if finished { ScreenTold::All } else { ScreenTold::At(store.seq()) };
+    if viewer.cursor < total || viewer.screen_told == now || !queue.has_room() {
+        return progress;
     }
-    progress
+    viewer.screen_told = now;
+    let lines = if finished { store.screen_lines() } else { store.settled_lines() };
+    let told = usize::try_from(viewer.cursor - total).unwrap_or(usize::MAX);
+    let (text, count) = joined(lines.iter().skip(told).map(Vec::as_slice));
+    viewer.cursor += count;
+    push_history(queue, text);
+    progress || finished || count > 0
 }
 
 fn push_history(queue: &mut crate::viewer::outbox::PullQueue, text: Vec<u8>) {
@@ -659,7 +664,7 @@ fn close_if_complete(viewer: &mut Viewer, store: &Store, now_ms: u64) -> bool {
     let Some(close) = viewer.closing.clone().filter(|_| !viewer.told_last) else { return false };
     let complete = match (&viewer.outbox, viewer.options.view) {
         (Outbox::Live(queue), _) => queue.open_episode(now_ms).is_none(),
-        (Outbox::Pull(_), View::Lines) => viewer.cursor > store.scrollback.lines_total(),
+        (Outbox::Pull(_), View::Lines) => viewer.screen_told == ScreenTold::All,
         (Outbox::Pull(_), View::Screen | View::Bytes) => viewer.cursor >= store.seq(),
     };
     // Who leaves by himself does not wait for the rest.

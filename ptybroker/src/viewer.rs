@@ -30,8 +30,10 @@ pub struct Viewer {
     pub outbox: Outbox,
     /// Its own size, as last told.
     pub size: Option<Size>,
-    /// How far it has pulled: bytes or lines, as its view counts.
+    /// How far it has pulled: bytes or lines, as its view counts. Lines are counted from the first
+    /// of the terminal, those on the screen behind those that have left it.
     pub cursor: u64,
+    pub screen_told: ScreenTold,
     /// Said when it has got everything before.
     pub closing: Option<Close>,
     /// Whether it has been put into the outbox.
@@ -42,6 +44,16 @@ pub struct Viewer {
     decoder: Decoder,
     /// Readable when it was last looked at, and not read since.
     unread: bool,
+}
+
+/// What a viewer of lines was told of those on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScreenTold {
+    Nothing,
+    /// Those that were settled at this sequence of the output.
+    At(u64),
+    /// The last one: the terminal has ended.
+    All,
 }
 
 /// What a viewer's socket gave.
@@ -78,6 +90,7 @@ impl Viewer {
             options,
             outbox,
             cursor: 0,
+            screen_told: ScreenTold::Nothing,
             closing: None,
             told_last: false,
             overwhelmed: false,

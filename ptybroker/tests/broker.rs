@@ -450,6 +450,49 @@ fn logs_are_followed_as_lines_and_as_bytes_and_kept_after_the_end() {
 }
 
 #[test]
+fn a_follower_of_lines_gets_each_when_the_program_goes_on_and_none_twice() {
+    let mut rig = Rig::ready();
+    let script = "stty -echo; seq 1 30; echo first; read x; echo second; read x; \
+                  printf '\\033[?1049h'; seq 1 90; echo hidden; read x; printf '\\033[?1049l'; \
+                  seq 31 90; echo third; read x; printf partial";
+    let pty = rig.exec(true, &on_terminal(script));
+    let mut writer = rig.attach(pty, named("writer"));
+    writer.until_text("first");
+    let lines = AttachOptions { view: View::Lines, history: History::All, ..named("lines") };
+    let mut lines = rig.attach(pty, lines);
+    let mut seen = lines.until_line("first\r\n");
+    writer.keys("\r");
+    seen += &lines.until_line("second\r\n");
+    writer.keys("\r");
+    writer.until_text("hidden");
+    writer.keys("\r");
+    seen += &lines.until_line("third\r\n");
+    writer.keys("\r");
+    seen += &lines.until_line("partial\r\n");
+    assert_eq!(lines.until(close_of).reason, CloseReason::Exited);
+    let numbers = |range: std::ops::RangeInclusive<u32>| {
+        range.map(|number| format!("{number}\r\n")).collect::<String>()
+    };
+    let (before, after) = (numbers(1..=30), numbers(31..=90));
+    assert_eq!(seen, format!("{before}first\r\nsecond\r\n{after}third\r\npartial\r\n"));
+    rig.end();
+    assert!(rig.gone());
+}
+
+#[test]
+fn a_signal_before_the_start_is_kept_for_it() {
+    let mut rig = Rig::ready();
+    let exec = BrokerExec { hold: true, ..shell("echo it ran; sleep 100") };
+    let pty = rig.exec(true, &exec);
+    rig.ask(&BrokerRequest::Signal { pty: Some(pty), signal: 15 }, &[]);
+    let mut client = rig.attach(pty, runner());
+    let exit = client.until(close_of).exit.unwrap();
+    assert_eq!((exit.signal, exit.cause), (Some(15), Cause::Signaled));
+    rig.end();
+    assert!(rig.gone());
+}
+
+#[test]
 fn signals_reach_the_program() {
     let mut rig = Rig::ready();
     let pty = rig.exec(

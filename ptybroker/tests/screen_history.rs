@@ -71,6 +71,33 @@ fn cases() {
 }
 
 #[test]
+fn lines_above_the_cursor_are_settled() {
+    for (what, bytes, expected) in [
+        ("a line that is begun is not", "a\r\nb", vec!["a"]),
+        ("a line whose end has come is", "a\r\nb\r\n", vec!["a", "b"]),
+        ("a blank one waits for the next", "a\r\n\r\n", vec!["a"]),
+        ("and comes with it", "a\r\n\r\nb\r\n", vec!["a", "", "b"]),
+        ("a wrapped one ends where its last row ends", "0123456789abc", vec![]),
+        ("and is one", "0123456789abc\r\n", vec!["0123456789abc"]),
+        ("a cursor that went up unsettles", "a\r\nb\r\nc\r\n\x1b[2A", vec!["a"]),
+        (
+            "a line whose beginning has left",
+            "0123456789ab\r\n1\r\n2\r\n3",
+            vec!["0123456789ab", "1", "2"],
+        ),
+        ("the alternate screen settles nothing", "a\r\nb\x1b[?1049hx\r\ny\r\n", vec!["a"]),
+        ("the cursor alone is no line", "\x1b[4;1H", vec![]),
+    ] {
+        let (scrollback, screen) = fed(SMALL, &[bytes.as_bytes()]);
+        assert_eq!(scrollback.len(), 0, "{what}");
+        let settled = screen.settled_lines();
+        let settled: Vec<String> =
+            settled.into_iter().map(|line| String::from_utf8(line).unwrap()).collect();
+        assert_eq!(settled, expected, "{what}");
+    }
+}
+
+#[test]
 fn resizing_loses_and_doubles_nothing() {
     let mut scrollback = Scrollback::new(1000, 1 << 20);
     let mut screen = Screen::new(Size { cols: 20, rows: 10 });

@@ -5,7 +5,7 @@ use crate::control::Reply;
 use crate::exit::End;
 use crate::pipes;
 use crate::terminal::{self, Command as Tell, Status};
-use cage::orders::Order;
+use cage::orders::{Order, Target};
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -37,12 +37,24 @@ pub struct Command {
     held: Option<BrokerExec>,
     /// Who waits to hear that it runs.
     waiting: Option<Reply>,
+    /// Signals that came before it ran.
+    early_signals: Vec<i32>,
 }
 
 impl Command {
     pub fn tell(&self, what: Tell) {
         // The task lives as long as this sender.
         drop(self.task.send(what));
+    }
+
+    /// Keeps a signal for the start; `false` if it runs, or has ended. As in the kernel, one that
+    /// waits already is not doubled.
+    pub fn keep_signal(&mut self, signal: i32) -> bool {
+        let starts = self.pid.is_none() && self.end.is_none();
+        if starts && !self.early_signals.contains(&signal) {
+            self.early_signals.push(signal);
+        }
+        starts
     }
 
     #[must_use]
@@ -126,6 +138,7 @@ impl Broker {
             exit: None,
             held: None,
             waiting: None,
+            early_signals: Vec::new(),
         }
     }
 
@@ -198,6 +211,9 @@ impl Broker {
             command.tell(Tell::Master(master));
         }
         let waiting = command.waiting.take();
+        for signal in std::mem::take(&mut command.early_signals) {
+            self.init.send(&Order::Signal { target: Target::Group(order), signal }, Vec::new());
+        }
         self.log(&EventBody::PtyStarted { pty, pid });
         if self.main == Some(pty) {
             self.start_clocks();

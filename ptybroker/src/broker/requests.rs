@@ -90,20 +90,29 @@ impl Broker {
         }
     }
 
-    fn signal(&self, pty: Option<PtyId>, signal: i32, reply: Reply) {
-        let target = match pty {
-            None => Target::Everything,
-            Some(pty) => match self.commands.get(&pty) {
-                Some(command) if command.end.is_none() && command.pid.is_some() => {
-                    Target::Group(command.order)
-                }
-                Some(_) => return refuse(reply, ErrorCode::Gone, "this command is not running"),
-                None => return unknown(reply),
-            },
-        };
+    /// A command that has not started yet gets its signals when it has.
+    fn signal(&mut self, pty: Option<PtyId>, signal: i32, reply: Reply) {
         if self.phase != Phase::Running {
             return refuse(reply, ErrorCode::Gone, "the cage is not running");
         }
+        let target = match pty {
+            None => {
+                for command in self.commands.values_mut() {
+                    let _kept = command.keep_signal(signal);
+                }
+                Target::Everything
+            }
+            Some(pty) => {
+                let Some(command) = self.commands.get_mut(&pty) else { return unknown(reply) };
+                if command.end.is_some() {
+                    return refuse(reply, ErrorCode::Gone, "this command has ended");
+                }
+                if command.keep_signal(signal) {
+                    return reply.done();
+                }
+                Target::Group(command.order)
+            }
+        };
         self.init.send(&Order::Signal { target, signal }, Vec::new());
         reply.done();
     }

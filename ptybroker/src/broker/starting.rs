@@ -97,8 +97,14 @@ pub async fn start(
     let monitor_pid = launched.monitor_pid;
     let built = async {
         let init_pid = launched.init_pid().await?;
-        let init_handle = PidFd::open(init_pid).map_err(StartError::Handles)?;
         let (orders, mut words, status) = launched.into_parts();
+        let init_handle = match PidFd::open(init_pid) {
+            // It met something that bwrap could not do, and has been reaped already.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                return Err(ended(&mut words).await);
+            }
+            other => other.map_err(StartError::Handles)?,
+        };
         let orders = AsyncPackets::new(orders).map_err(StartError::Handles)?;
         let attestation = attest(&orders, program, seccomp, &mut words).await?;
         if ptys_max > 0 {

@@ -57,6 +57,11 @@ impl Guarded {
         self.with_mut(|screen| screen.rendered_lines()).unwrap_or_default()
     }
 
+    #[must_use]
+    pub fn settled_lines(&mut self) -> Vec<Vec<u8>> {
+        self.with_mut(|screen| screen.settled_lines()).unwrap_or_default()
+    }
+
     pub fn take_replies(&mut self) -> Vec<u8> {
         self.screen.as_mut().map(Screen::take_replies).unwrap_or_default()
     }

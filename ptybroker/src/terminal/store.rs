@@ -91,6 +91,11 @@ impl Store {
         self.screen.as_mut().map(Guarded::rendered_lines).unwrap_or_default()
     }
 
+    /// Those of them that the program has gone on from.
+    pub fn settled_lines(&mut self) -> Vec<Vec<u8>> {
+        self.screen.as_mut().map(Guarded::settled_lines).unwrap_or_default()
+    }
+
     /// Scrollback and screen as lines with `\n`.
     pub fn rendered(&mut self) -> Vec<u8> {
         let mut text = self.scrollback.to_bytes();

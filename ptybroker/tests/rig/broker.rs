@@ -418,6 +418,20 @@ impl Client {
         }
     }
 
+    /// Reads lines until this text was in them; everything up to there.
+    pub(crate) fn until_line(&mut self, text: &str) -> String {
+        let mut seen = String::new();
+        while !seen.contains(text) {
+            match self.next() {
+                Some(Frame::History(bytes)) => seen.push_str(&String::from_utf8_lossy(&bytes)),
+                Some(Frame::Close(close)) => panic!("closed ({close:?}) after {seen:?}"),
+                None => panic!("ended after {seen:?}"),
+                Some(_) => {}
+            }
+        }
+        seen
+    }
+
     /// Reads output until this text was in it; everything up to there.
     pub(crate) fn until_text(&mut self, text: &str) -> String {
         let mut seen = String::new();
