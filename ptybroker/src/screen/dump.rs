@@ -4,6 +4,7 @@
 //! the primary screen; its saved cursor; its cursor; if it is hidden, the alternate screen in the
 //! same way; tab stops; scroll region and origin; the cursor; attributes; modes; colours; title.
 
+use super::model::links::LINKS_BYTES_MAX;
 use super::model::{Model, default_tabs};
 use super::pen::Pen;
 use super::render::{push_char, row_at, row_cells, without_blank_end};
@@ -98,6 +99,8 @@ struct Dump {
     out: Vec<u8>,
     pen: Pen,
     link: Option<Hyperlink>,
+    /// Said of links. Two that take turns from cell to cell are small in memory and large here.
+    link_bytes: usize,
     charsets: [StandardCharset; 4],
 }
 
@@ -123,6 +126,13 @@ impl Dump {
 
     fn link(&mut self, next: Option<Hyperlink>) {
         if self.link == next {
+            return;
+        }
+        let next = next.filter(|link| {
+            self.link_bytes += link.id().len() + link.uri().len();
+            self.link_bytes <= LINKS_BYTES_MAX
+        });
+        if self.link.is_none() && next.is_none() {
             return;
         }
         match &next {

@@ -21,9 +21,8 @@ use alacritty_terminal::vte::ansi::{
 };
 use unicode_width::UnicodeWidthChar;
 
-/// Titles and links longer than this are ignored, in bytes.
+/// Titles longer than this are ignored, in bytes.
 const TITLE_BYTES_MAX: usize = 1024;
-const LINK_BYTES_MAX: usize = 1024;
 /// Entries on the title and keyboard stacks.
 const STACK_MAX: usize = 16;
 /// Combining characters in one cell.
@@ -402,11 +401,7 @@ impl Handler for Feed<'_> {
     }
 
     fn set_hyperlink(&mut self, link: Option<Hyperlink>) {
-        let length = link
-            .as_ref()
-            .map_or(0, |link| link.uri.len() + link.id.as_ref().map_or(0, String::len));
-        let fits = link.filter(|_| length <= LINK_BYTES_MAX);
-        self.model.term.set_hyperlink(fits);
+        self.model.open_link(link);
     }
 
     fn bell(&mut self) {

@@ -1,5 +1,7 @@
 //! The state behind the screen: the library's terminal, and beside it what that keeps to itself.
 
+pub(super) mod links;
+
 use super::render::LineBuilder;
 use crate::scrollback::Scrollback;
 use alacritty_terminal::Term;
@@ -28,6 +30,7 @@ pub(super) struct Model {
     pub(super) replies: Vec<u8>,
     pub(super) title_changed: bool,
     pub(super) bell: bool,
+    links: links::Links,
 }
 
 /// What the library keeps private or does not know, followed by [`super::handler`].
@@ -106,6 +109,7 @@ impl Model {
             replies: Vec::new(),
             title_changed: false,
             bell: false,
+            links: links::Links::default(),
         }
     }
 

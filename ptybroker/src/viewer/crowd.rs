@@ -36,6 +36,8 @@ pub struct Crowd {
     pty: PtyId,
     viewers: Vec<Viewer>,
     came: u64,
+    /// The time of the last turn.
+    turned_ms: u64,
     status: Rc<Status>,
     inbox: mpsc::UnboundedSender<Happening>,
 }
@@ -50,7 +52,7 @@ pub struct Round {
 impl Crowd {
     #[must_use]
     pub fn new(pty: PtyId, status: Rc<Status>, inbox: mpsc::UnboundedSender<Happening>) -> Self {
-        Self { pty, viewers: Vec::new(), came: 0, status, inbox }
+        Self { pty, viewers: Vec::new(), came: 0, turned_ms: 0, status, inbox }
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Viewer> {
@@ -93,6 +95,9 @@ impl Crowd {
         let joined = roles::join(&options, self.has_writer());
         let mut viewer = Viewer::new(self.came, stream, read, options, outbox)?;
         viewer.role = joined.role;
+        if let Some(size) = viewer.size {
+            viewer.outbox.set_viewer_rows(size.rows);
+        }
         if joined.takes_over {
             self.demote_writer(&viewer.name(), now_ms);
         }
@@ -131,6 +136,7 @@ impl Crowd {
 
     /// Writes to and reads from every viewer. `take_input`: whether the program takes more now.
     pub fn turn(&mut self, context: &mut Context<'_>, now_ms: u64, take_input: bool) -> Round {
+        self.turned_ms = now_ms;
         let mut round = Round::default();
         let mut index = 0;
         while index < self.viewers.len() {
@@ -199,6 +205,7 @@ impl Crowd {
             Frame::Input(_) | Frame::Stdin(_) | Frame::StdinEof | Frame::Pong => {}
             Frame::Resize(size) => {
                 viewer.size = Some(size.clamped());
+                viewer.outbox.set_viewer_rows(size.clamped().rows);
                 if is_writer {
                     wishes.push(Wish::Resize(size.clamped()));
                 }
@@ -256,6 +263,14 @@ impl Crowd {
 
     fn remove(&mut self, index: usize, reason: CloseReason, round: &mut Round) {
         let viewer = self.viewers.remove(index);
+        if let Some(missed) = viewer.outbox.open_episode(self.turned_ms) {
+            self.log(EventBody::PtyOutputThrottled {
+                pty: self.pty,
+                viewer: viewer.name(),
+                dropped_bytes: missed.dropped,
+                episode_ms: missed.lasted_ms,
+            });
+        }
         if viewer.options.runner {
             round.wishes.push(Wish::RunnerLeft);
         }

@@ -4,7 +4,7 @@
 //! Everybody else *pulls*: more is fetched from the stores when there is room, so that a slow one
 //! costs no memory and finds a `gap` only where the store itself is over.
 
-use crate::queue::{Limits, ViewerQueue};
+use crate::queue::{Episode, Limits, ViewerQueue};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -30,6 +30,23 @@ impl Outbox {
     #[must_use]
     pub fn pull() -> Self {
         Self::Pull(PullQueue::default())
+    }
+
+    /// Rows of the viewer's own terminal.
+    pub fn set_viewer_rows(&mut self, rows: u16) {
+        match self {
+            Self::Live(queue) => queue.set_viewer_rows(rows),
+            Self::Pull(_) => {}
+        }
+    }
+
+    /// The time of lagging that has not ended, for when the viewer goes.
+    #[must_use]
+    pub fn open_episode(&self, now_ms: u64) -> Option<Episode> {
+        match self {
+            Self::Live(queue) => queue.open_episode(now_ms),
+            Self::Pull(_) => None,
+        }
     }
 
     /// `false`: the viewer takes nothing and is to be dropped.
