@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ static pid_t start(const char *dir, const char *id, long nofile, int out) {
     pid_t pid = -1;
     for (int i = 0; i < FORK_TRIES && (pid = fork()) < 0 && errno == EAGAIN; i++) poll(NULL, 0, 5);
     if (pid != 0) return pid;
+    unshare(CLONE_NEWNS); /* where root's rights are: a mount must not hide the next probe */
     setpgid(0, 0);
     tcsetpgrp(0, getpid()); /* SIGTTOU is ignored until here */
     signal(SIGTTOU, SIG_DFL);

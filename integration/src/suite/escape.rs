@@ -74,18 +74,9 @@ impl Outcome {
             controls.insert(control, places.control(control)?);
         }
         baits.unharmed()?;
-        let mut t = String::new();
-        for p in &passes {
-            for (i, v) in &p.report {
-                t += &format!("{i} {} {} {}\n", p.label, v.0, v.1);
-            }
+        if let Some(file) = std::env::var_os("MEWS_ESCAPE_REPORT") {
+            std::fs::write(file, told(&passes, &controls))?;
         }
-        for (c, r) in &controls {
-            for (i, v) in r {
-                t += &format!("{i} {c:?} {} {}\n", v.0, v.1);
-            }
-        }
-        std::fs::write("/tmp/mews-escape-dev/report", t)?;
         Ok(Self { passes, controls })
     }
 
@@ -103,13 +94,16 @@ impl Outcome {
             return Ok(());
         }
         let control = self.controls.get(&case.control).and_then(|report| report.get(&case.id));
-        match control {
-            Some((word, _)) if word == "OPEN" => Ok(()),
-            Some((word, detail)) => Err(skip(&format!(
+        match (control, &case.why) {
+            (Some((word, _)), _) if *word == case.through => Ok(()),
+            (Some((word, detail)), _) => Err(skip(&format!(
                 "PROVES NOTHING HERE: control {:?} says {word} {detail}",
                 case.control
             ))),
-            None => Err(skip("PROVES NOTHING HERE: it gets through nowhere on this host")),
+            (None, why) => Err(skip(&format!(
+                "PROVES NOTHING HERE: no control, {}",
+                why.as_deref().unwrap_or("and no reason given")
+            ))),
         }
     }
 
@@ -120,7 +114,21 @@ impl Outcome {
         let wanted = case.wanted(pass.by_user);
         let nothing = ("NOTHING".to_owned(), String::new());
         let (word, detail) = pass.report.get(&case.id).unwrap_or(&nothing);
-        let right = wanted.split('|').any(|one| one == word);
+        let right = wanted.split('|').any(|one| one == word) && detail.starts_with(&case.detail);
         (!right).then(|| format!("{}: {word} {detail} (wanted: {wanted})", pass.label))
     }
+}
+
+/// Every verdict, a line each.
+fn told(passes: &[Pass], controls: &BTreeMap<Control, Report>) -> String {
+    let passes = passes.iter().map(|pass| (pass.label.clone(), &pass.report));
+    let controls =
+        controls.iter().map(|(control, report)| (format!("control {control:?}"), report));
+    let mut text = String::new();
+    for (label, report) in passes.chain(controls) {
+        for (id, (word, detail)) in report {
+            text += &format!("{id} {label} {word} {detail}\n");
+        }
+    }
+    text
 }

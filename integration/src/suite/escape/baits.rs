@@ -2,6 +2,7 @@
 
 use super::probes::Probes;
 use anyhow::{Context as _, ensure};
+use portable_pty::{PtyPair, PtySize, native_pty_system};
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
@@ -38,6 +39,7 @@ pub(super) struct Baits {
     host_process: Child,
     stop: Arc<AtomicBool>,
     _abstract: UnixListener,
+    _terminal: PtyPair,
     _cleaner: Cleaner,
 }
 
@@ -96,6 +98,7 @@ impl Baits {
             host_process: sleeper(probes.folder(), uid)?,
             stop,
             _abstract: UnixListener::bind_addr(&name)?,
+            _terminal: native_pty_system().openpty(PtySize::default())?,
             _cleaner: cleaner,
         })
     }

@@ -16,9 +16,9 @@ use testkit::process::{self, Finished};
 use testkit::{Caller, Sandbox, pause};
 
 /// A hundred probes, one of which floods its terminal for half a second.
-const PASS_WITHIN: Duration = Duration::from_secs(60);
-/// Less than what the memory bomb touches.
-const MEMORY: &str = "256M";
+const PASS_WITHIN: Duration = Duration::from_secs(30);
+/// Less than what the memory bomb touches, more than what fits into /dev/shm.
+const MEMORY: &str = "512M";
 
 /// `OPEN`, `BLOCKED`, … and the rest of the line, by probe.
 pub(super) type Report = BTreeMap<String, (String, String)>;
@@ -106,7 +106,7 @@ impl Places<'_> {
             run.extend(["--", &probe]);
             let done = self.mews(sandbox, &run)?;
             let told: serde_json::Value = serde_json::from_slice(&fs::read(&status)?)?;
-            let cause = told.pointer("/cause").and_then(serde_json::Value::as_str);
+            let cause = told.pointer("/exit/cause").and_then(serde_json::Value::as_str);
             let verdict = match cause {
                 Some("oom") => ("BLOCKED".to_owned(), "the cage ended by oom".to_owned()),
                 _ => split(&done.out()),
@@ -136,14 +136,13 @@ impl Places<'_> {
 
     /// The same programs with the walls left out.
     pub(super) fn control(&self, control: Control) -> anyhow::Result<Report> {
-        let root = control == Control::BwrapRoot;
-        let uid = if root { 0 } else { self.baits.uid };
+        let uid = if control.by_root() { 0 } else { self.baits.uid };
         let workspace = self.probes.folder().join(format!("{control:?}"));
         fs::create_dir(&workspace)?;
         chown(&workspace, Some(uid), Some(uid))?;
         let out = workspace.join("verdicts");
         let mut command = self.careless(uid, "tty");
-        if control != Control::Host {
+        if control.in_bwrap() {
             command.args(bwrap(&workspace));
         }
         command.args([self.probes.run(), out.clone(), self.probes.bin()]);

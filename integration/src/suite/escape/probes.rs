@@ -60,7 +60,8 @@ fn tool(name: &str) -> PathBuf {
 /// Each probe's name and file.
 fn sources() -> anyhow::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(Path::new(SOURCES).join("c")).context("the probes' sources")? {
+    let folder = |name| fs::read_dir(Path::new(SOURCES).join(name)).context("the probes' sources");
+    for entry in folder("c")?.chain(folder("own")?) {
         let path = entry?.path();
         if path.extension().is_some_and(|end| end == "c") {
             let id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -90,7 +91,8 @@ fn one_unit(ids: &[(String, PathBuf)]) -> String {
 
 fn gcc(source: &Path, program: &Path) -> anyhow::Result<()> {
     let mut command = Command::new("gcc");
-    command.args(["-w", "-O1", "-o"]).args([program, source]).arg("-lpthread");
+    command.args(["-w", "-O1", "-I"]).arg(Path::new(SOURCES).join("c"));
+    command.arg("-o").args([program, source]).arg("-lpthread");
     process::run(&mut command, b"", COMPILE_WITHIN).context("gcc")?.expect(0)?;
     Ok(())
 }

@@ -24,7 +24,15 @@ pub(super) struct Case {
     want_user: Option<String>,
     /// Why something else than BLOCKED is right.
     pub(super) accepted: Option<String>,
+    /// How the rest of the line must begin.
+    #[serde(default)]
+    pub(super) detail: String,
     pub(super) control: Control,
+    /// What getting through is called in the control.
+    #[serde(default = "open")]
+    pub(super) through: String,
+    /// Why there is no control.
+    pub(super) why: Option<String>,
     /// It ends its cage: it gets one of its own.
     #[serde(default)]
     pub(super) alone: bool,
@@ -39,6 +47,8 @@ pub(super) struct Case {
 pub(super) enum Control {
     /// On the host, by an ordinary user.
     Host,
+    /// On the host, by root: harmless acts that root may do.
+    HostRoot,
     /// By an ordinary user in plain `bwrap --unshare-all --ro-bind / /`: mews' own walls left out.
     Bwrap,
     /// The same by root, who keeps every capability there.
@@ -48,7 +58,19 @@ pub(super) enum Control {
 }
 
 impl Control {
-    pub(super) const RUN: [Self; 3] = [Self::Host, Self::Bwrap, Self::BwrapRoot];
+    pub(super) const RUN: [Self; 4] = [Self::Host, Self::HostRoot, Self::Bwrap, Self::BwrapRoot];
+
+    pub(super) fn by_root(self) -> bool {
+        matches!(self, Self::HostRoot | Self::BwrapRoot)
+    }
+
+    pub(super) fn in_bwrap(self) -> bool {
+        matches!(self, Self::Bwrap | Self::BwrapRoot)
+    }
+}
+
+fn open() -> String {
+    "OPEN".to_owned()
 }
 
 impl Case {
@@ -59,7 +81,7 @@ impl Case {
 
     /// A case that tells what is so, not what is stopped.
     pub(super) fn is_record(&self) -> bool {
-        !self.want.contains("BLOCKED")
+        !self.want.starts_with("BLOCKED")
     }
 
     /// As `tools/run.c` takes it.
