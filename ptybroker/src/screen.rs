@@ -7,6 +7,7 @@
 //! Not kept: blinking text, title stacks across a snapshot, images, vertical margins.
 
 mod dump;
+mod flood;
 mod guarded;
 mod handler;
 mod model;
@@ -68,14 +69,45 @@ impl Screen {
     /// Takes output, split anywhere; lines that leave the top go to `scrollback`.
     pub fn feed(&mut self, bytes: &[u8], scrollback: &mut Scrollback) {
         self.printed |= !bytes.is_empty();
-        for slice in bytes.chunks(SLICE_BYTES) {
-            let cells_left = slice.len() + SLICE_CELLS;
-            let mut feed = Feed { model: &mut self.model, scrollback, cells_left };
-            self.parser.advance(&mut feed, slice);
-            if self.partial.follow(slice) {
-                self.forget_command(scrollback);
+        let mut rest = bytes;
+        while rest.len() >= flood::WORTH_BYTES {
+            let (taken, passed) = self.feed_flood(rest, scrollback);
+            rest = rest.get(taken..).unwrap_or_default();
+            if !passed {
+                let (slice, after) = rest.split_at(rest.len().min(SLICE_BYTES));
+                self.feed_slice(slice, scrollback);
+                rest = after;
             }
         }
+        self.feed_slice(rest, scrollback);
+    }
+
+    /// Takes the first lines, and what follows the short way, if that is open: how many bytes, and
+    /// whether it was.
+    fn feed_flood(&mut self, bytes: &[u8], scrollback: &mut Scrollback) -> (usize, bool) {
+        let near = bytes.get(..SLICE_BYTES.min(bytes.len())).unwrap_or_default();
+        let Some(start) = flood::first_line_end(near) else { return (0, false) };
+        let Some(printed) = near.get(start..).and_then(flood::probe) else { return (0, false) };
+        let (first, rest) = bytes.split_at(start);
+        let (second, rest) = rest.split_at(printed);
+        let (end, rest) = rest.split_at(flood::LINE_END.len().min(rest.len()));
+        self.feed_slice(first, scrollback);
+        let in_ground = self.feed_slice(second, scrollback) == printed;
+        self.feed_slice(end, scrollback);
+        let passed = if in_ground { flood::take(&mut self.model, scrollback, rest) } else { 0 };
+        (start + printed + end.len() + passed, passed > 0)
+    }
+
+    /// How many cells were written.
+    fn feed_slice(&mut self, slice: &[u8], scrollback: &mut Scrollback) -> usize {
+        let allowed = slice.len() + SLICE_CELLS;
+        let mut feed = Feed { model: &mut self.model, scrollback, cells_left: allowed };
+        self.parser.advance(&mut feed, slice);
+        let written = allowed - feed.cells_left;
+        if self.partial.follow(slice) {
+            self.forget_command(scrollback);
+        }
+        written
     }
 
     /// What grows or shrinks reflows; rows that no longer fit leave at the top.
