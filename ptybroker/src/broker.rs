@@ -109,6 +109,8 @@ pub async fn run(booted: Booted) -> ExitCode {
         active_at,
         ..Broker::new(standing, shared, events, outgoing.clone(), counters)
     };
+    // There may be hundreds of brokers, each idle for hours.
+    crate::sys::give_back_memory();
     broker.serve(happenings).await;
     flush(&outgoing).await;
     ExitCode::SUCCESS

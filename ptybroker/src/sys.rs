@@ -66,6 +66,15 @@ pub(crate) fn ignore_signal(signal: libc::c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+/// malloc_trim(3): what the start has freed goes back to the kernel. Elsewhere than glibc: nothing.
+pub(crate) fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes no pointers, and frees nothing that is in use.
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
 /// execveat(2) of an open program. Returns only if it failed.
 pub(crate) fn execute(program: RawFd, argv: &[*const libc::c_char]) -> io::Error {
     let empty: &CStr = c"";

@@ -68,9 +68,18 @@ pub(crate) fn lend(supervisor: &Supervisor, plan: &CagePlan, uid: u32) -> Result
         lent.paths.push(path);
     }
     if !attach.is_empty() {
-        lent.mounts = Some(MountPlan { folder: cstring(&folder)?, attach });
+        let hidden =
+            if plan.sources.iter().any(is_of_sys) { Vec::new() } else { vec![c"/sys".into()] };
+        lent.mounts = Some(MountPlan { folder: cstring(&folder)?, attach, hidden });
     }
     Ok(lent)
+}
+
+/// Whether it lies below /sys, or /sys below it. With its cgroups that is often the greater half of
+/// all mounts of a host.
+fn is_of_sys(source: &Source) -> bool {
+    let path = Path::new(&source.host);
+    path.starts_with("/sys") || Path::new("/sys").starts_with(path)
 }
 
 /// What everybody on this host can read anyway, and the cage is only to read: no clone is needed.

@@ -70,6 +70,9 @@ pub(crate) struct MountPlan {
     /// An existing folder that a fresh tmpfs covers in the child's own mount namespace.
     pub(crate) folder: CString,
     pub(crate) attach: Vec<Attach>,
+    /// Trees of mounts that nothing of the cage comes from: taken out of its mount namespace, since
+    /// bwrap reads the whole table again for each bind.
+    pub(crate) hidden: Vec<CString>,
 }
 
 /// All that the child needs, owned until the fork is done.
@@ -183,6 +186,11 @@ fn attach(mounts: &MountPlan) -> Result<(), Step> {
     let flags = libc::MS_REC | libc::MS_SLAVE;
     if !mount(c"none", c"/", c"", flags, c"") {
         return Err(Step::MountNamespace);
+    }
+    for tree in &mounts.hidden {
+        // One that stays costs time and nothing else: the cage's root is built up from nothing.
+        // SAFETY: a NUL-terminated path.
+        unsafe { libc::umount2(tree.as_ptr(), libc::MNT_DETACH) };
     }
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     if !mount(c"mews", &mounts.folder, c"tmpfs", flags, c"mode=0711,size=64k") {
