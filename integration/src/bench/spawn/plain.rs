@@ -56,8 +56,9 @@ impl Plain {
         let args = bwrap::args(&self.plan, &Sources::in_place(&self.plan), &fds)?;
         let args = args.split(|byte| *byte == 0).map(|arg| OsString::from_vec(arg.to_vec()));
         let mut args: Vec<OsString> = args.collect();
-        // After the last option's NUL there is nothing.
-        args.pop();
+        // After the last option's NUL there is nothing; before it stands `--chdir /`, since in a cage
+        // pid 1 is not the payload.
+        args.truncate(args.len().saturating_sub(3));
         let mut command = Command::new("/usr/bin/bwrap");
         command.args(args).arg("--chdir").arg(&self.plan.workspace.inside).arg("--").args(payload);
         command.uid(UID).gid(UID).env_clear().current_dir("/");
