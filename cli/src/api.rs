@@ -14,12 +14,21 @@ use wire::{AttachOptions, CageId, ErrorCode, Exit, PtyId, SessionId, WireError};
 /// How often a request that changes nothing twice is sent again when a daemon dies under it.
 const TRIES: u32 = 5;
 
-/// A client of the daemons of one run folder. It starts them where nobody answers.
+/// A client of the daemons of one run folder.
 #[derive(Debug)]
 pub(crate) struct Api {
     dirs: Dirs,
-    starts: bool,
+    starts: Starts,
     idle: Mutex<Option<Connection>>,
+}
+
+/// When a client starts daemons that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Starts {
+    Always,
+    /// Only where they can have something to tell: mews ran here before.
+    IfUsed,
+    Never,
 }
 
 /// Whether a request may be sent twice.
@@ -30,13 +39,19 @@ pub(crate) enum Repeat {
 }
 
 impl Api {
+    /// For verbs that run something: the daemons are started where nobody answers.
+    pub(crate) fn starting() -> Self {
+        Self { dirs: connect::dirs(), starts: Starts::Always, idle: Mutex::new(None) }
+    }
+
+    /// For verbs about what ran before: on a machine where nothing ever did, nothing is started.
     pub(crate) fn new() -> Self {
-        Self { dirs: connect::dirs(), starts: true, idle: Mutex::new(None) }
+        Self { starts: Starts::IfUsed, ..Self::starting() }
     }
 
     /// A client that only talks to daemons that are there already.
     pub(crate) fn without_start() -> Self {
-        Self { starts: false, ..Self::new() }
+        Self { starts: Starts::Never, ..Self::starting() }
     }
 
     pub(crate) fn dirs(&self) -> &Dirs {
@@ -134,9 +149,18 @@ impl Api {
         if self.readiness().await?.supervisor { Ok(()) } else { self.start_supervisor().await }
     }
 
+    /// A sessiond without a supervisor is told of no end, so one is started. Costs one system call
+    /// where there is one; for verbs that wait long, each turn.
+    pub(crate) async fn ensure_supervisor(&self) -> Result<(), Failure> {
+        if self.starts == Starts::Never || connect::supervisor_is_there(&self.dirs) {
+            return Ok(());
+        }
+        self.start_supervisor().await
+    }
+
     /// What sessiond says of itself; "not ready" is an answer, too.
     pub(crate) async fn readiness(&self) -> Result<Ready, Failure> {
-        let mut connection = self.connection().await?;
+        let mut connection = self.dial().await?;
         let path = full("/readyz");
         let reply = connection
             .request("GET", &path, "application/json", Bytes::new())
@@ -172,7 +196,7 @@ impl Api {
 
     /// Makes a second try possible, or gives the failure back.
     async fn mend(&self, failure: Failure, repeat: Repeat, tries: u32) -> Result<(), Failure> {
-        if tries >= TRIES || !self.starts {
+        if tries >= TRIES || self.starts == Starts::Never {
             return Err(failure);
         }
         // 503 is said before anything is done, so that even what must not be repeated may be.
@@ -185,14 +209,24 @@ impl Api {
         }
     }
 
+    /// A connection to a sessiond that has a supervisor.
     async fn connection(&self) -> Result<Connection, Failure> {
         if let Some(idle) = self.idle.lock().await.take() {
             return Ok(idle);
         }
-        let stream = match connect::connect(&self.dirs)? {
-            Some(stream) => stream,
-            None if !self.starts => return Err(not_running(&self.dirs)),
-            None => {
+        let connection = self.dial().await?;
+        self.ensure_supervisor().await?;
+        Ok(connection)
+    }
+
+    async fn dial(&self) -> Result<Connection, Failure> {
+        let stream = match (connect::connect(&self.dirs)?, self.starts) {
+            (Some(stream), _) => stream,
+            (None, Starts::Never) => return Err(not_running(&self.dirs)),
+            (None, Starts::IfUsed) if !connect::was_used(&self.dirs) => {
+                return Err(nothing_ran(&self.dirs));
+            }
+            (None, Starts::Always | Starts::IfUsed) => {
                 let there = || matches!(connect::connect(&self.dirs), Ok(Some(_)));
                 connect::start(&self.dirs, there)?;
                 connect::connect(&self.dirs)?.ok_or_else(|| not_running(&self.dirs))?
@@ -239,6 +273,11 @@ fn full(path: &str) -> String {
 fn not_running(dirs: &Dirs) -> Failure {
     Failure::unreachable(format!("no daemon is running ({})", dirs.api_socket().display()))
         .next("mews daemon start")
+}
+
+fn nothing_ran(dirs: &Dirs) -> Failure {
+    let words = format!("nothing has run yet ({} has no sessions)", dirs.state.display());
+    Failure::from(WireError::new(ErrorCode::NotFound, words)).next("mews run -- CMD")
 }
 
 fn lost(error: &std::io::Error) -> Failure {

@@ -78,13 +78,20 @@ pub(crate) fn start(dirs: &Dirs, is_there: impl Fn() -> bool) -> Result<(), Fail
         .next(format!("less {}; mews doctor", log_path.display())))
 }
 
-/// Whether a supervisor listens: it may be there before sessiond has found it. A connection that
-/// ends without a word is nothing to it.
+/// Whether a supervisor listens: it may be there before sessiond has found it. Its socket is one of
+/// packets, so the kernel refuses a stream (EPROTOTYPE) and does not wake it; a socket that nobody
+/// holds refuses otherwise.
 pub(crate) fn supervisor_is_there(dirs: &Dirs) -> bool {
-    match link::Packets::connect(&dirs.supervisor_socket()) {
-        Err(link::LinkError::Io(error)) => !is_absent(&error),
-        Ok(_) | Err(_) => true,
+    match link::packet::connect_stream(&dirs.supervisor_socket()) {
+        Err(error) => !is_absent(&error),
+        Ok(_stream) => true,
     }
+}
+
+/// Whether mews ever ran here: without its database there is nothing to find.
+pub(crate) fn was_used(dirs: &Dirs) -> bool {
+    // What cannot be looked at may be there.
+    dirs.database().try_exists().unwrap_or(true)
 }
 
 /// Whether the word came before the pipe ended or the time was over.

@@ -4,13 +4,8 @@ use crate::api::Api;
 use crate::failure::Failure;
 use crate::oneshot::Commands;
 use std::sync::Arc;
-use std::time::Duration;
 use wire::supervisor::SupervisorRequest;
-use wire::{CageId, Cause, ErrorCode, PtyId, SessionId};
-
-/// How often a signal is offered to a command that is not running.
-const TRIES: u32 = 30;
-const TURN: Duration = Duration::from_millis(30);
+use wire::{CageId, Cause, PtyId, SessionId};
 
 /// Through the daemons, or straight to the supervisor of a one-shot run.
 #[derive(Clone, Debug)]
@@ -20,21 +15,8 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    /// A command that has not begun yet is not running, and neither is one that has ended: the
-    /// signal is offered again for a while. When it has ended, the stream tells.
+    /// A command that has not started yet gets it when it has.
     pub(crate) async fn signal(&self, signal: i32) -> Result<(), Failure> {
-        let mut turn = tokio::time::interval(TURN);
-        for _try in 1..TRIES {
-            turn.tick().await;
-            match self.signal_now(signal).await {
-                Err(failure) if failure.is(ErrorCode::Gone) => {}
-                other => return other,
-            }
-        }
-        self.signal_now(signal).await
-    }
-
-    async fn signal_now(&self, signal: i32) -> Result<(), Failure> {
         match self {
             Self::Daemons { api, session, cage, pty } => {
                 api.signal(*session, *cage, Some(*pty), signal).await

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Say {
@@ -92,6 +93,17 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
         Err(error) => Err(Failure::new(format!("cannot write to standard output: {error}"))),
         Ok(()) => Ok(()),
     }
+}
+
+/// Whether somebody may still read standard output: `mews events -f | head` shall end with head.
+pub(crate) fn has_reader() -> bool {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    let gone = PollFlags::POLLERR | PollFlags::POLLHUP;
+    let looked = poll(&mut fds, PollTimeout::ZERO);
+    let [stdout] = &fds;
+    looked.is_err() || !stdout.revents().is_some_and(|told| told.intersects(gone))
 }
 
 /// One JSON object on a line of its own.

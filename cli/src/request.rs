@@ -55,6 +55,17 @@ pub(crate) fn shell() -> &'static str {
     if ["/usr/bin/bash", "/bin/bash"].into_iter().any(there) { "bash" } else { "sh" }
 }
 
+/// Whether a command is somebody's shell, not a script or another program.
+pub(crate) fn is_shell(command: &[Arg]) -> bool {
+    const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "tcsh", "csh"];
+    let words: Vec<String> = command.iter().map(Arg::lossy).collect();
+    let Some((program, options)) = words.split_first() else { return false };
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let is_plain =
+        |word: &String| word.starts_with("--") || (word.starts_with('-') && !word.contains('c'));
+    SHELLS.contains(&name) && options.iter().all(is_plain)
+}
+
 /// Reading it by umask(2) would change it for a moment.
 fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -126,6 +137,24 @@ pub(crate) fn viewer_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_is_one_without_a_script() {
+        for (words, want) in [
+            ("bash", true),
+            ("/usr/bin/zsh -l", true),
+            ("bash --norc -i", true),
+            ("sh -c ls", false),
+            ("bash -lc ls", false),
+            ("sh script.sh", false),
+            ("ls", false),
+            ("vim bash", false),
+        ] {
+            let words: Vec<Arg> = words.split(' ').map(Arg::from).collect();
+            assert_eq!(is_shell(&words), want, "{words:?}");
+        }
+        assert!(!is_shell(&[]));
+    }
 
     #[test]
     fn a_policy_with_a_slash_or_toml_is_a_file() {

@@ -40,10 +40,11 @@ pub(crate) struct Viewer<'a> {
     pub(crate) say: &'a Say,
     pub(crate) control: Control,
     pub(crate) keys: Option<DetachKeys>,
-    /// Another role was hoped for than the hello may say.
+    /// What to come back to.
     pub(crate) name: String,
     /// This viewer is the runner: its signals are the program's, its closed output ends it.
     pub(crate) is_runner: bool,
+    /// Say first how to leave.
     pub(crate) banner: bool,
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
 }
 
 async fn start(say: &Say) -> Result<u8, Failure> {
-    let api = Api::new();
+    let api = Api::starting();
     api.ready().await?;
     report(&api, say).await
 }

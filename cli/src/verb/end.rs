@@ -4,7 +4,7 @@ use crate::api::Api;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::{self, Say};
-use wire::SessionId;
+use wire::{ErrorCode, SessionId};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -23,7 +23,12 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     for id in &args.ids {
         let found = api.resolve(id).await?;
-        let view = end(&api, found.session).await?;
+        let view = match end(&api, found.session).await {
+            Err(failure) if failure.is(ErrorCode::Gone) => {
+                return Err(failure.next(format!("mews rm {}", found.name)));
+            }
+            other => other?,
+        };
         if say.json {
             out::json_line(&view)?;
         } else {

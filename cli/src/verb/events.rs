@@ -7,7 +7,6 @@ use crate::out::{self, Say};
 use crate::table::cut;
 use crate::time::stamp;
 use std::io::IsTerminal;
-use std::time::Duration;
 use wire::SessionId;
 use wire::api::{Events, SessionEvent, SessionState, SessionView};
 
@@ -15,8 +14,8 @@ use wire::api::{Events, SessionEvent, SessionState, SessionView};
 const LIMIT: usize = 500;
 /// Data of one event on a terminal.
 const LINE_CHARS: usize = 120;
-/// The API has no stream of events yet: how often `-f` asks.
-const TURN: Duration = Duration::from_millis(300);
+/// Longest wait for the next event; asked again until the end.
+const TURN_MS: u32 = 10_000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -37,40 +36,37 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     let session = api.resolve(&args.id).await?.session;
-    let mut turn = tokio::time::interval(TURN);
     let mut after = args.after;
     loop {
         // Asked before the events, so that what came with the end is still printed.
         let over = !args.follow || has_ended(&api, session).await?;
-        after = print_after(&api, session, after, say).await?;
-        if over {
+        let wait_ms = if over { 0 } else { TURN_MS };
+        let path =
+            format!("/sessions/{session}/events?after={after}&limit={LIMIT}&wait_ms={wait_ms}");
+        let page: Events = api.get(&path).await?;
+        print(&page.events, say)?;
+        if !out::has_reader() {
             return Ok(0);
         }
-        turn.tick().await;
+        match page.events.last() {
+            // A page that does not go on would be asked for for ever.
+            Some(last) => after = last.seq.max(after + 1),
+            None if over => return Ok(0),
+            None => api.ensure_supervisor().await?,
+        }
     }
 }
 
-async fn print_after(
-    api: &Api,
-    session: SessionId,
-    mut after: i64,
-    say: &Say,
-) -> Result<i64, Failure> {
+fn print(events: &[SessionEvent], say: &Say) -> Result<(), Failure> {
     let is_terminal = std::io::stdout().is_terminal();
-    loop {
-        let path = format!("/sessions/{session}/events?after={after}&limit={LIMIT}");
-        let page: Events = api.get(&path).await?;
-        let Some(last) = page.events.last().map(|event| event.seq) else { return Ok(after) };
-        for event in &page.events {
-            if say.json {
-                out::json_line(event)?;
-            } else {
-                out::data(&line(event, is_terminal))?;
-            }
+    for event in events {
+        if say.json {
+            out::json_line(event)?;
+        } else {
+            out::data(&line(event, is_terminal))?;
         }
-        // A page that does not go on would be asked for for ever.
-        after = last.max(after + 1);
     }
+    Ok(())
 }
 
 async fn has_ended(api: &Api, session: SessionId) -> Result<bool, Failure> {

@@ -49,7 +49,10 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     let spec = request::exec_spec(&args.command, streams, !args.detach);
     let mut ends = Ends::new().map_err(|error| Failure::new(error.to_string()))?;
     let path = format!("/sessions/{}/cages/{cage}/exec", found.session);
-    let started: Started = api.post(&path, &spec, Repeat::Never).await?;
+    let started: Started = match api.post(&path, &spec, Repeat::Never).await {
+        Err(failure) if failure.is(ErrorCode::Gone) => return Err(gone(&found.name)),
+        other => other?,
+    };
     if args.detach {
         return tell_detached(&started, say);
     }
@@ -60,7 +63,7 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
         keys,
         name: pty.short().to_lowercase(),
         is_runner: true,
-        banner: true,
+        banner: request::is_shell(&spec.argv),
     };
     let ending = match api.attach(pty, &request::runner(streams)).await {
         Ok(upgraded) => viewer
@@ -91,5 +94,6 @@ fn tell_detached(started: &Started, say: &Say) -> Result<u8, Failure> {
 }
 
 fn gone(name: &str) -> Failure {
-    wire::WireError::new(ErrorCode::Gone, format!("the cage of {name} is gone")).into()
+    let words = format!("{name} has ended, and its cage with it");
+    Failure::from(wire::WireError::new(ErrorCode::Gone, words)).next("mews run -- CMD")
 }

@@ -5,6 +5,7 @@ use crate::api::Api;
 use crate::failure::Failure;
 use crate::out::Say;
 use nix::sys::signal::Signal;
+use wire::{ErrorCode, WireError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -28,7 +29,10 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
         let found = api.resolve(id).await?;
         let (cage, pty) = terminal_of(&found)?;
         match args.signal {
-            Some(signal) => api.signal(found.session, cage, Some(pty), signal).await?,
+            Some(signal) => match api.signal(found.session, cage, Some(pty), signal).await {
+                Err(failure) if failure.is(ErrorCode::Gone) => return Err(ended(&found.name)),
+                other => other?,
+            },
             None => {
                 api.kill(found.session, cage).await?;
                 say.note(&format!("killed {}", found.name));
@@ -36,6 +40,11 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
         }
     }
     Ok(0)
+}
+
+fn ended(name: &str) -> Failure {
+    let words = format!("{name} has ended; there is nothing to send a signal to");
+    Failure::from(WireError::new(ErrorCode::Gone, words)).next(format!("mews inspect {name}"))
 }
 
 /// `TERM`, `SIGTERM`, `term`, `15`.

@@ -8,7 +8,7 @@ use crate::table::{cut, render};
 use crate::time::{age, now_ms};
 use serde::Deserialize;
 use wire::api::{RunState, RunView, SessionState, SessionView};
-use wire::{Cause, Exit};
+use wire::{Cause, ErrorCode, Exit};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -27,30 +27,35 @@ struct Sessions {
 }
 
 pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
-    let api = Api::new();
     let path = if args.all { "/sessions?all=true" } else { "/sessions" };
-    let found: Sessions = api.get(path).await?;
+    let sessions = sessions(path).await?;
     if say.json {
-        for session in &found.sessions {
+        for session in &sessions {
             out::json_line(session)?;
         }
         return Ok(0);
     }
-    if found.sessions.is_empty() {
+    if sessions.is_empty() {
         say.note("nothing has run yet; try: mews run");
         return Ok(0);
     }
-    out::data(&table(&found.sessions, now_ms()))?;
+    out::data(&table(&sessions, now_ms()))?;
     Ok(0)
 }
 
-/// What is running, and how to begin. Starts no daemon.
+/// None where mews never ran; that starts no daemon either.
+async fn sessions(path: &str) -> Result<Vec<SessionView>, Failure> {
+    match Api::new().get::<Sessions>(path).await {
+        Ok(found) => Ok(found.sessions),
+        Err(failure) if failure.is(ErrorCode::NotFound) => Ok(Vec::new()),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// What is running, and how to begin.
 pub(crate) async fn overview(say: &Say) -> Result<u8, Failure> {
-    let living = match Api::without_start().get::<Sessions>("/sessions").await {
-        Ok(found) => found.sessions.into_iter().filter(is_living).collect(),
-        Err(failure) if failure.status == 69 => Vec::new(),
-        Err(failure) => return Err(failure),
-    };
+    let sessions = sessions("/sessions").await?;
+    let living: Vec<SessionView> = sessions.into_iter().filter(is_living).collect();
     if say.json {
         for session in &living {
             out::json_line(session)?;
@@ -128,7 +133,7 @@ pub(crate) fn exit_of(run: &RunView) -> String {
 }
 
 /// As in JSON: `policy_invalid`.
-fn code_word(code: wire::ErrorCode) -> String {
+fn code_word(code: ErrorCode) -> String {
     let word = serde_json::to_value(code).unwrap_or_default();
     word.as_str().unwrap_or("failed").to_owned()
 }

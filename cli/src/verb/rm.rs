@@ -5,6 +5,7 @@ use crate::api::Api;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::Say;
+use wire::ErrorCode;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -27,7 +28,7 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
         if args.force {
             match end(&api, found.session).await {
                 // It has ended already.
-                Err(failure) if failure.status == 5 => {}
+                Err(failure) if failure.is(ErrorCode::Gone) => {}
                 other => drop(other?),
             }
         }

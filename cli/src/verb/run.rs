@@ -133,7 +133,9 @@ async fn with_daemons(args: &Args, say: &Say, names: &mut RunNames) -> Result<Ou
     let job = args.job()?;
     programs::require_bwrap()?;
     let keys = args.keys.parse()?;
-    let api = Arc::new(Api::new());
+    // What prints and ends shall not have our words between its own.
+    let banner = request::is_shell(&job.exec.argv);
+    let api = Arc::new(Api::starting());
     let mut ends = signals()?;
     let work = start(args, job.request(), &api, &job.folder, names);
     let (started, signal) = undisturbed(work, &mut ends).await.map_err(|_signal| cancelled())?;
@@ -164,7 +166,7 @@ async fn with_daemons(args: &Args, say: &Say, names: &mut RunNames) -> Result<Ou
         keys,
         name: started.name.clone(),
         is_runner: true,
-        banner: true,
+        banner,
     };
     let ending = match api.attach(started.pty, &request::runner(job.streams)).await {
         Ok(upgraded) => viewer.view(upgraded, &mut ends).await.map_err(|error| broken(&error))?,

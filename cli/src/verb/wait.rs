@@ -7,8 +7,9 @@ use crate::out::{self, Say};
 use serde_json::json;
 use tokio::time::Instant;
 
-/// Longest single question; asked again until the end.
-const TURN_MS: u64 = 30_000;
+/// Longest single question; asked again until the end, so that daemons that die meanwhile are
+/// started again.
+const TURN_MS: u64 = 10_000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -41,6 +42,7 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     let limit = limit.map_err(|_bad| Failure::usage("--timeout takes seconds, as 2.5"))?;
     let deadline = limit.map(|limit| Instant::now() + limit);
     loop {
+        api.ensure_supervisor().await?;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let turn = left.and_then(|left| u64::try_from(left.as_millis()).ok()).unwrap_or(TURN_MS);
         if let Some(exit) = api.wait(pty, turn.min(TURN_MS)).await? {

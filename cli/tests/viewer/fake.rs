@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Fake {
     folder: tempfile::TempDir,
     found: Resolved,
+    /// That somebody listens there is all that a client looks for.
+    _supervisor: link::Listener,
     viewers: Receiver<UnixStream>,
     asked: Receiver<String>,
 }
@@ -25,6 +27,7 @@ impl Fake {
         let run = folder.path().join("run");
         std::fs::create_dir(&run).unwrap();
         let listener = UnixListener::bind(run.join("api.sock")).unwrap();
+        let supervisor = link::Listener::bind(&run.join("supervisor.sock"), 0o600).unwrap();
         let found = Resolved {
             session: SessionId::new(),
             name: "pi-1".into(),
@@ -42,7 +45,7 @@ impl Fake {
                 std::thread::spawn(move || serve(stream.unwrap(), &found, &viewer, &ask));
             }
         });
-        Self { folder, found, viewers, asked }
+        Self { folder, found, _supervisor: supervisor, viewers, asked }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -141,9 +141,9 @@ fn many(sandbox: &Sandbox) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 100 MB without a viewer, then 300 MB with 64 that never read a byte.
+/// 60 MB without a viewer, then 300 MB with 64 that never read a byte.
 const TWO_FLOODS: &str = "flood() { yes \"$(printf %0100d 0)\" | head -c \"$1\"; touch \"$2\"; }; \
-                          until [ -e go-1 ]; do sleep 0.02; done; flood 100000000 done-1; \
+                          until [ -e go-1 ]; do sleep 0.02; done; flood 60000000 done-1; \
                           until [ -e go-2 ]; do sleep 0.02; done; flood 300000000 done-2; \
                           until [ -e stop ]; do sleep 0.02; done";
 const FLOOD_LIMIT: Duration = Duration::from_secs(120);
@@ -165,9 +165,9 @@ fn bounded(sandbox: &Sandbox) -> anyhow::Result<()> {
     let (watched, peak) = flood_with(sandbox, broker, 2)?;
     let most = base + STUCK as u64 * QUEUE_KIB + SHARED_KIB;
     ensure!(peak <= most, "the broker held {peak} KiB; {base} alone, {most} at most");
-    // Three times the bytes, 100 ms of patience once, and another machine's noise.
-    let fair = alone * 3 * 2 + Duration::from_secs(2);
-    ensure!(watched <= fair, "300 MB took {watched:?}; 100 MB without viewers took {alone:?}");
+    // Five times the bytes, 100 ms of patience for each at most, and what else the machine does.
+    let fair = alone * 5 * 2 + Duration::from_millis(100) * 64;
+    ensure!(watched <= fair, "300 MB took {watched:?}; 60 MB without viewers took {alone:?}");
     drop(viewers);
     sandbox.file("ws/stop", "")?;
     wait_exit(sandbox, &run.session)?.expect(0)?;
