@@ -167,6 +167,8 @@ fn what_matters_is_decided_as_written() {
         (libc::SYS_openat, [0, 0, 0, 0o6755, 0, 0], Act::Allow),
         (libc::SYS_personality, [0xffff_ffff, 0, 0, 0, 0, 0], Act::Allow),
         (libc::SYS_personality, [0x0004_0000, 0, 0, 0, 0, 0], Act::Refuse),
+        (libc::SYS_prlimit64, [0, 7, 1, 1, 0, 0], Act::Allow),
+        (libc::SYS_prlimit64, [1, 7, 1, 0, 0, 0], Act::Refuse),
         (libc::SYS_seccomp, [1, 8, 0, 0, 0, 0], Act::Refuse),
         (libc::SYS_seccomp, [1, 0, 0, 0, 0, 0], Act::Allow),
     ] {
