@@ -74,6 +74,7 @@ async fn start_on(
 ) -> Result<Started, WireError> {
     let made = Made { session, run: RunId::new(), cage: CageId::new(), pty: PtyId::new() };
     let (row, operator) = (job.clone(), caller.operator);
+    let can_repeat = job.client_request_id.is_some();
     let begun = app
         .store
         .write(move |db| begin(db, operator, made, &row))
@@ -114,7 +115,9 @@ async fn start_on(
                 .map_err(WireError::from)?;
             Err(unavailable())
         }
-        // It may live: the next reconciliation knows.
+        // It may live: the next reconciliation knows. A client that can ask again is told at once,
+        // because it is the one that starts a supervisor to reconcile with.
+        Err(RequestError::Lost) if can_repeat => Err(unavailable()),
         Err(RequestError::Lost) => decided(&app, made).await,
     }
 }
@@ -326,13 +329,16 @@ fn check(exec: &ExecSpec) -> Result<(), WireError> {
     let argv: usize = exec.argv.iter().map(|arg| arg.as_bytes().len() + 1).sum();
     let env: usize =
         exec.env.iter().map(|(k, v)| k.as_bytes().len() + v.as_bytes().len() + 2).sum();
-    for (what, bytes, max) in
-        [("command line", argv, ARGV_BYTES_MAX), ("environment", env, ENV_BYTES_MAX)]
-    {
+    let by_file = "Hand it over in a file";
+    let by_less = "Start mews with less of it: env -u NAME mews …";
+    for (what, bytes, max, way) in [
+        ("command line", argv, ARGV_BYTES_MAX, by_file),
+        ("environment", env, ENV_BYTES_MAX, by_less),
+    ] {
         if bytes > max {
             return Err(WireError::new(
                 ErrorCode::PayloadTooLarge,
-                format!("The {what} has {bytes} bytes; at most {max} are taken. Use a file."),
+                format!("The {what} has {bytes} bytes; at most {max} are taken. {way}."),
             ));
         }
     }

@@ -80,7 +80,12 @@ fn refusal(host: &str, request: &Request, tree: &dyn HostPaths) -> Option<String
     }
     let never = [&request.never[..], &request.never_write[..]].concat();
     let ours = paths::meets(host, &never)?;
-    Some(format!("meets mews's own folder {}; name a folder beside it with -w", ours.display()))
+    let relation = if within(host, ours.to_str().unwrap_or("/")) { "is in" } else { "holds" };
+    Some(format!(
+        "{relation} {}, which is mews's own and never lent; cd into a project folder, or name one \
+         with -w",
+        ours.display()
+    ))
 }
 
 /// `/root` and `/home/NAME` belong to whom they name.
