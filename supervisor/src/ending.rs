@@ -2,6 +2,8 @@
 
 use crate::cage::phase::Moment;
 use crate::cage::{Cage, driver};
+use crate::launch;
+use crate::supervisor::Supervisor;
 use std::time::Duration;
 use wire::broker::BrokerRequest;
 use wire::supervisor::Phase;
@@ -13,6 +15,8 @@ const TELL_BROKER: Duration = Duration::from_millis(500);
 const GRACE: Duration = Duration::from_secs(5);
 /// SIGKILL works or the kernel is stuck (a process in uninterruptible sleep).
 const KILL_DEADLINE: Duration = Duration::from_secs(30);
+/// At a shutdown, brokers of ended cages have this long to give viewers their last bytes.
+const LAST_BYTES: Duration = Duration::from_secs(2);
 
 /// SIGKILL until nothing is left.
 pub(crate) async fn kill(cage: &Cage, cause: Cause) -> Result<(), WireError> {
@@ -36,6 +40,34 @@ pub(crate) async fn end(cage: &Cage, cause: Cause) -> Result<(), WireError> {
         let _left = tokio::time::timeout(GRACE, cage.gone()).await;
     }
     finish(cage).await
+}
+
+/// Kills all that live, also those that are just being built: no new one is begun meanwhile.
+pub(crate) async fn kill_all(supervisor: &Supervisor) -> Result<(), WireError> {
+    supervisor.refuse_spawns(true);
+    for cage in supervisor.living() {
+        let killed = kill(&cage, Cause::Cancelled).await;
+        killed.inspect_err(|_stuck| supervisor.refuse_spawns(false))?;
+    }
+    Ok(())
+}
+
+/// Nobody would wait for these brokers after us: the ones of ended cages end, and nothing of them
+/// stays in the run folder. What they have told is in their files.
+pub(crate) async fn end_brokers(supervisor: &Supervisor) {
+    let deadline = tokio::time::Instant::now() + LAST_BYTES;
+    for cage in supervisor.cages().iter().filter(|cage| cage.phase() == Phase::Gone) {
+        let broker = cage.handles().broker.clone();
+        if let (Some(broker), Some(process)) = (broker, cage.record().broker) {
+            let ended = launch::ended(&broker, process.pid);
+            if tokio::time::timeout_at(deadline, ended).await.is_err() {
+                // ESRCH: it ended this moment.
+                let _dead = broker.signal(libc::SIGKILL);
+                launch::ended(&broker, process.pid).await;
+            }
+        }
+        supervisor.remove_run_files(cage.id);
+    }
 }
 
 /// Whoever kills says why first, so that the exit names it.

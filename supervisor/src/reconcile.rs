@@ -3,6 +3,7 @@
 //!
 //! | the record says | and | then |
 //! | --- | --- | --- |
+//! | gone | a group of its name is there | remove that, then the same as: |
 //! | gone | – | keep its files for lists and logs until it is forgotten |
 //! | went | its broker lives | adopt it |
 //! | went | its broker is dead | kill what is left, write the exit that nobody wrote |
@@ -35,6 +36,8 @@ const ADOPT_DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Keep,
+    /// It is gone, but whoever wrote that died before its groups were removed.
+    Sweep,
     Adopt,
     /// It ran, and nobody is there to tell how it ended.
     Bury,
@@ -42,8 +45,9 @@ enum Fate {
     Discard,
 }
 
-fn fate(record: &Record, broker_lives: bool) -> Fate {
+fn fate(record: &Record, broker_lives: bool, group_found: bool) -> Fate {
     match (record.gone, record.went, broker_lives) {
+        (true, _, _) if group_found => Fate::Sweep,
         (true, _, _) => Fate::Keep,
         (false, true, true) => Fate::Adopt,
         (false, true, false) => Fate::Bury,
@@ -79,12 +83,17 @@ async fn take_over(
     group: Option<CageCgroup>,
 ) -> io::Result<()> {
     let broker = driver::handle_of(record.broker);
-    let fate = fate(&record, broker.is_some());
+    let fate = fate(&record, broker.is_some(), group.is_some());
     let cage = open(supervisor, record, group, broker)?;
     supervisor.add(Rc::clone(&cage));
     tracing::info!(cage = %cage.id, ?fate, "found");
     match fate {
         Fate::Keep => keep(supervisor, &cage).await,
+        Fate::Sweep => {
+            driver::emptied(&cage).await;
+            driver::remove_groups(&cage);
+            keep(supervisor, &cage).await;
+        }
         Fate::Adopt => {
             if !adopt(supervisor, &cage).await {
                 bury(supervisor, &cage).await;
@@ -144,7 +153,7 @@ async fn keep(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
     let notices = connect(supervisor, cage).await;
     let (supervisor, cage) = (Rc::clone(supervisor), Rc::clone(cage));
     tokio::task::spawn_local(async move {
-        launch::ended(&handle, process.pid).await;
+        driver::broker_ended(&cage, &handle, process.pid).await;
         drop(notices);
         cage.set_broker(None);
         supervisor.remove_run_files(cage.id);
@@ -239,15 +248,19 @@ mod tests {
             exit: None,
             ptys: Vec::new(),
         };
-        for (gone, went, lives, want) in [
-            (true, true, true, Fate::Keep),
-            (true, false, false, Fate::Keep),
-            (false, true, true, Fate::Adopt),
-            (false, true, false, Fate::Bury),
-            (false, false, true, Fate::Discard),
-            (false, false, false, Fate::Discard),
+        for (gone, went, lives, group, want) in [
+            (true, true, true, false, Fate::Keep),
+            (true, false, false, false, Fate::Keep),
+            (true, true, true, true, Fate::Sweep),
+            (true, false, false, true, Fate::Sweep),
+            (false, true, true, true, Fate::Adopt),
+            (false, true, false, true, Fate::Bury),
+            (false, true, false, false, Fate::Bury),
+            (false, false, true, true, Fate::Discard),
+            (false, false, false, false, Fate::Discard),
         ] {
-            assert_eq!(fate(&record(gone, went), lives), want, "{gone} {went} {lives}");
+            let got = fate(&record(gone, went), lives, group);
+            assert_eq!(got, want, "{gone} {went} {lives} {group}");
         }
     }
 }

@@ -224,11 +224,14 @@ pub(crate) async fn shutdown(supervisor: Rc<Supervisor>, call: Call) -> Reply {
                 .with(serde_json::json!({ "living": living.len() })));
         }
         ShutdownCages::Kill => {
-            for cage in &living {
-                ending::kill(cage, wire::Cause::Cancelled).await?;
-            }
+            ending::kill_all(&supervisor).await?;
+            ending::end_brokers(&supervisor).await;
         }
-        ShutdownCages::Refuse | ShutdownCages::Leave => {}
+        ShutdownCages::Refuse => {
+            supervisor.refuse_spawns(true);
+            ending::end_brokers(&supervisor).await;
+        }
+        ShutdownCages::Leave => {}
     }
     let living = u32::try_from(supervisor.living().len()).unwrap_or(u32::MAX);
     supervisor.stop(Stop::Asked);

@@ -226,6 +226,10 @@ async fn build(
     let gate = Gate::open(supervisor, cage, stderr).await?;
     let (enforced, notices) = gate.pass(supervisor, cage, plan).await?;
     failpoint::reach("spawn.before_go");
+    if cage.phase() != Phase::Starting {
+        // Whoever killed it may have done so before there was anything to kill.
+        return Err(Failure::new("supervisor", "it was told to end while it was being built"));
+    }
     go(supervisor, cage).await?;
     drop(tether);
     let driver = driver::run(Rc::clone(supervisor), Rc::clone(cage), notices);

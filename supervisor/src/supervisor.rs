@@ -170,6 +170,11 @@ impl Supervisor {
         });
     }
 
+    /// From now on, or (a shutdown that was given up) no longer.
+    pub(crate) fn refuse_spawns(&self, refuse: bool) {
+        self.stopping.set(refuse);
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.get()
     }

@@ -21,6 +21,8 @@ use wire::{Cause, EventBody, Exit, Usage, control};
 const TELL_DEADLINE: Duration = Duration::from_secs(10);
 /// After SIGKILL to every process of a cgroup, the kernel has this long to empty it.
 const EMPTY_DEADLINE: Duration = Duration::from_secs(2);
+/// A broker ends by itself ten minutes after nobody needs it; one that does not is stuck.
+const BROKER_DEADLINE: Duration = Duration::from_secs(660);
 
 /// Drives one cage to its end. `notices` end with the broker's link.
 pub(crate) async fn run(
@@ -54,7 +56,7 @@ pub(crate) async fn run_adopted(
     announce_gone(&supervisor, &cage);
     let end = cage.handles().broker.clone();
     if let (Some(handle), Some(process)) = (end, cage.record().broker) {
-        launch::ended(&handle, process.pid).await;
+        broker_ended(&cage, &handle, process.pid).await;
     }
     cage.set_broker(None);
     supervisor.remove_run_files(cage.id);
@@ -180,12 +182,26 @@ pub(crate) fn announce_gone(supervisor: &Supervisor, cage: &Cage) {
         record.cgroup = None;
     });
     supervisor.save(cage);
+    remove_groups(cage);
+    cage.step(Moment::Emptied);
+}
+
+pub(crate) fn remove_groups(cage: &Cage) {
     if let Some(cgroup) = cage.handles().cgroup.clone()
         && let Err(error) = cgroup.remove()
     {
         tracing::warn!(cage = %cage.id, %error, "a cgroup is left");
     }
-    cage.step(Moment::Emptied);
+}
+
+/// Returns when the broker of a cage that is gone has ended: it still serves viewers.
+pub(crate) async fn broker_ended(cage: &Cage, handle: &PidFd, pid: i32) {
+    if tokio::time::timeout(BROKER_DEADLINE, launch::ended(handle, pid)).await.is_err() {
+        tracing::warn!(cage = %cage.id, pid, "a broker that nobody needs does not end; it is killed");
+        // ESRCH: it ended this moment.
+        let _dead = handle.signal(libc::SIGKILL);
+        launch::ended(handle, pid).await;
+    }
 }
 
 /// A process that can be waited for, from its record.
