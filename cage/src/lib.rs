@@ -4,9 +4,9 @@ pub mod bwrap;
 #[cfg(feature = "policy")]
 pub mod cgroup;
 #[cfg(feature = "policy")]
-pub mod enforced;
-#[cfg(feature = "policy")]
 pub mod devpts;
+#[cfg(feature = "policy")]
+pub mod enforced;
 pub mod launch;
 pub mod orders;
 #[cfg(feature = "policy")]

@@ -15,7 +15,7 @@ mod schema;
 mod values;
 
 pub use error::{PolicyError, Problem};
-pub use file::{Missing, SocketRule, TmpfsFile as TmpfsRule};
+pub use file::{Missing, Said, SocketRule, TmpfsFile as TmpfsRule};
 pub use load::load;
 pub use overrides::BadFlag;
 pub use paths::{Base, Connect, EnvName, PathRule};
@@ -34,7 +34,8 @@ pub struct Policy {
     pub read: Vec<PathRule>,
     pub write: Vec<PathRule>,
     pub tmpfs: Vec<TmpfsRule>,
-    pub missing: Missing,
+    /// Where the paths of `read` and `write` stand; the last word on a path is the last in here.
+    pub said: Vec<Said>,
     pub home: Home,
     pub sockets: Vec<SocketRule>,
     pub limits: PolicyLimits,
@@ -84,7 +85,7 @@ impl Policy {
             read: file.fs.read,
             write: file.fs.write,
             tmpfs: file.fs.tmpfs,
-            missing: file.fs.missing.unwrap_or_default(),
+            said: file.fs.said,
             home: file.fs.home.unwrap_or(Home::Private),
             sockets: file.net.socket,
             limits,

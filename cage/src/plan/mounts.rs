@@ -9,7 +9,7 @@ use super::{
     HostPaths, Mount, MountKind, PathKind, PlanError, Request, Role, Source, SourceKind, User,
     Workspace,
 };
-use crate::policy::{Base, Home, Missing, PathRule, Policy, TmpfsRule};
+use crate::policy::{Base, Home, PathRule, Policy, PolicyError, Problem, Said, TmpfsRule};
 use std::collections::BTreeMap;
 use std::path::Path;
 use wire::Arg;
@@ -31,7 +31,7 @@ pub(super) struct Tree<'a> {
     request: &'a Request,
     workspace: &'a Workspace,
     user: &'a User,
-    missing: Missing,
+    said: Vec<Said>,
 }
 
 /// One line of `fs.read` or `fs.write`, with its variables replaced.
@@ -43,6 +43,8 @@ struct Grant {
     from: String,
     /// The line's key, or the flag.
     key: &'static str,
+    /// In which file; absent for a flag.
+    said: Option<Said>,
 }
 
 impl<'a> Tree<'a> {
@@ -61,9 +63,9 @@ impl<'a> Tree<'a> {
         for file in paths::SYNTHETIC {
             places.insert((*file).to_owned(), MountKind::Data);
         }
-        let missing = policy.missing;
+        let said = policy.said.clone();
         let (sources, notes) = (Vec::new(), Vec::new());
-        Self { places, sources, notes, host, request, workspace, user, missing }
+        Self { places, sources, notes, host, request, workspace, user, said }
     }
 
     /// Puts up all that the policy names.
@@ -171,7 +173,14 @@ impl<'a> Tree<'a> {
             role,
             from: rule.to_string(),
             key,
+            said: self.said_at(rule, writable, key),
         })
+    }
+
+    fn said_at(&self, rule: &PathRule, writable: bool, key: &str) -> Option<Said> {
+        let by_file = !key.starts_with("--");
+        let mut told = self.said.iter().rev().filter(|_said| by_file);
+        told.find(|said| said.rule == *rule && said.writable == writable).cloned()
     }
 
     /// Where the rule was said.
@@ -220,7 +229,8 @@ impl<'a> Tree<'a> {
     fn put_missing(&mut self, grant: &Grant) -> Result<(), PlanError> {
         // A writable path that is missing is an error in any case: the program would fail later,
         // with words that do not lead here.
-        if self.missing == Missing::Error || grant.writable {
+        let required = grant.said.as_ref().is_some_and(|said| said.required);
+        if required || grant.writable {
             return Err(grant.refused("does not exist; make it or take it out"));
         }
         // On the command line it was meant.
@@ -349,7 +359,17 @@ impl Grant {
     }
 
     fn refused(&self, why: &str) -> PlanError {
-        PlanError::Path { key: self.key.to_owned(), path: self.from.clone(), why: why.to_owned() }
+        let (key, path) = (self.key.to_owned(), self.from.clone());
+        let Some(said) = &self.said else {
+            return PlanError::Path { key, path, why: why.to_owned() };
+        };
+        PlanError::Policy(PolicyError {
+            problem: Problem::BadValue,
+            file: said.file.clone(),
+            line: Some(said.line),
+            key: Some(key),
+            message: format!("{path:?} {why}"),
+        })
     }
 }
 

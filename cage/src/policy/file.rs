@@ -31,6 +31,20 @@ pub(super) struct FsFile {
     pub(super) missing: Option<Missing>,
     pub(super) workspace: Option<WorkspaceMode>,
     pub(super) home: Option<Home>,
+    /// Where each path of `read` and `write` stands; filled in by the parser.
+    #[serde(skip)]
+    pub(super) said: Vec<Said>,
+}
+
+/// Where a path was said, and whether it must be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub rule: PathRule,
+    pub writable: bool,
+    pub file: String,
+    pub line: usize,
+    /// `missing = "error"` holds for it.
+    pub required: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -1,7 +1,7 @@
 //! Finding a policy and what it extends.
 
 use super::error::{PolicyError, Problem};
-use super::file::PolicyFile;
+use super::file::{Missing, PolicyFile};
 use super::values::Name;
 use super::{Policy, parse, preset};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,8 @@ use wire::PolicySource;
 
 /// Longest chain of `extends`.
 const DEPTH_MAX: usize = 8;
+/// What people call a shipped policy begins with this; a path does not.
+const PRESET: &str = "preset ";
 
 /// One file of a chain, with what people call it.
 struct Link {
@@ -42,8 +44,20 @@ pub fn load(source: &PolicySource, folders: &[PathBuf]) -> Result<Policy, Policy
         link.content.name.as_ref().map_or_else(|| link.name.clone(), |Name(name)| name.clone())
     });
     let files = chain.iter().map(|link| link.file.clone()).collect();
+    require_paths(&mut chain);
     let merged = chain.into_iter().rev().map(|link| link.content).reduce(PolicyFile::under);
     Ok(Policy::from_file(name, files, merged.unwrap_or_default()))
+}
+
+/// `fs.missing` of a file, or of what it extends, governs the paths that this file says itself; the
+/// lists of the presets are for many hosts, and no host has all of them.
+fn require_paths(chain: &mut [Link]) {
+    let mut missing = Missing::default();
+    for link in chain.iter_mut().rev() {
+        missing = link.content.fs.missing.unwrap_or(missing);
+        let required = missing == Missing::Error && !link.file.starts_with(PRESET);
+        link.content.fs.said.iter_mut().for_each(|said| said.required = required);
+    }
 }
 
 fn next_link(parent: &Name, folders: &[PathBuf], chain: &[Link]) -> Result<Link, PolicyError> {
@@ -103,7 +117,7 @@ fn by_name(name: &str, folders: &[PathBuf], seen: &[&str]) -> Result<Link, Polic
         )));
     };
     let content = parsed.clone()?;
-    Ok(Link { name: name.to_owned(), file: format!("preset {name}"), content })
+    Ok(Link { name: name.to_owned(), file: format!("{PRESET}{name}"), content })
 }
 
 /// A shipped policy. They are part of the program, so each is parsed once at most.
@@ -112,6 +126,6 @@ fn shipped(name: &str) -> Option<&'static Result<PolicyFile, PolicyError>> {
         [const { OnceLock::new() }; preset::COUNT];
     let text = preset::preset_text(name)?;
     let number = preset::preset_names().iter().position(|known| *known == name)?;
-    let parse = || parse::parse(&format!("preset {name}"), text);
+    let parse = || parse::parse(&format!("{PRESET}{name}"), text);
     Some(PARSED.get(number)?.get_or_init(parse))
 }

@@ -36,6 +36,7 @@ impl FsFile {
             missing: child.missing.or(self.missing),
             workspace: child.workspace.or(self.workspace),
             home: child.home.or(self.home),
+            said: self.said.into_iter().chain(child.said).collect(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Text → [`PolicyFile`], with the line of whatever is wrong.
 
 use super::error::{PolicyError, Problem};
-use super::file::PolicyFile;
+use super::file::{PolicyFile, Said};
+use super::paths::PathRule;
 use super::schema;
 use std::ops::Range;
 use toml::Spanned;
@@ -30,14 +31,38 @@ pub(super) fn parse(file: &str, text: &str) -> Result<PolicyFile, PolicyError> {
     schema::check(table.get_ref()).map_err(|refused| {
         at(refused.problem, Some(refused.at), Some(refused.key), refused.message)
     })?;
-    let mut file: PolicyFile = toml::from_str(text).map_err(|error| {
+    let mut parsed: PolicyFile = toml::from_str(text).map_err(|error| {
         let message = error.message().trim_end().replace('\n', "; ");
         let span = error.span().map(|span| narrowed(table.get_ref(), span, &message));
         let key = span.as_ref().and_then(|span| key_at(table.get_ref(), span.start));
         at(Problem::BadValue, span, key, message)
     })?;
-    file.extends_line = table.get_ref().get("extends").map(|at| line_of(text, at.span().start));
-    Ok(file)
+    parsed.extends_line = table.get_ref().get("extends").map(|at| line_of(text, at.span().start));
+    parsed.fs.said = said(table.get_ref(), text, &parsed, file);
+    Ok(parsed)
+}
+
+/// The lines of `fs.read` and `fs.write`, in the order of their lists.
+fn said(table: &DeTable<'_>, text: &str, parsed: &PolicyFile, file: &str) -> Vec<Said> {
+    let lists = [("read", &parsed.fs.read, false), ("write", &parsed.fs.write, true)];
+    let fs = table.get("fs").and_then(|fs| fs.get_ref().as_table());
+    let lines = |key: &str| {
+        let list = fs.and_then(|fs| fs.get(key)).and_then(|list| list.get_ref().as_array());
+        let spans = list.into_iter().flat_map(|list| list.iter().map(Spanned::span));
+        spans.map(|span| line_of(text, span.start)).collect::<Vec<_>>()
+    };
+    let one = |(rule, line): (&PathRule, usize), writable| Said {
+        rule: rule.clone(),
+        writable,
+        file: file.to_owned(),
+        line,
+        required: false,
+    };
+    let each = |(key, rules, writable): (&str, &Vec<PathRule>, bool)| {
+        let told = rules.iter().zip(lines(key)).map(|at| one(at, writable));
+        told.collect::<Vec<_>>()
+    };
+    lists.into_iter().flat_map(each).collect()
 }
 
 /// The span of a bad list is the whole list: our own messages quote the value that they are about,
