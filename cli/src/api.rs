@@ -1,6 +1,7 @@
 //! sessiond's API as functions: `wire::api` has the table of paths and bodies.
 
 use crate::connect;
+use crate::escape::escape;
 use crate::failure::Failure;
 use crate::http::{Connection, Reply, Upgraded, encode};
 use bytes::Bytes;
@@ -13,6 +14,8 @@ use wire::{AttachOptions, CageId, ErrorCode, Exit, PtyId, SessionId, WireError};
 
 /// How often a request that changes nothing twice is sent again when a daemon dies under it.
 const TRIES: u32 = 5;
+/// In the details of "nothing has run yet".
+const NOTHING_RAN: &str = "nothing_ran";
 
 /// A client of the daemons of one run folder.
 #[derive(Debug)]
@@ -91,7 +94,14 @@ impl Api {
     }
 
     pub(crate) async fn resolve(&self, id: &str) -> Result<Resolved, Failure> {
-        self.get(&format!("/resolve?id={}", encode(id))).await
+        let found = self.get(&format!("/resolve?id={}", encode(id))).await;
+        found.map_err(|mut failure: Failure| {
+            if failure.error.details.get(NOTHING_RAN).is_some() {
+                failure.error.message =
+                    format!("nothing is called '{}': {}", escape(id), failure.error.message);
+            }
+            failure
+        })
     }
 
     /// To one command, or to all of a cage.
@@ -277,7 +287,8 @@ fn not_running(dirs: &Dirs) -> Failure {
 
 fn nothing_ran(dirs: &Dirs) -> Failure {
     let words = format!("nothing has run yet ({} has no sessions)", dirs.state.display());
-    Failure::from(WireError::new(ErrorCode::NotFound, words)).next("mews run -- CMD")
+    let error = WireError::new(ErrorCode::NotFound, words);
+    Failure::from(error.with(serde_json::json!({ NOTHING_RAN: true }))).next("mews run -- CMD")
 }
 
 fn lost(error: &std::io::Error) -> Failure {
