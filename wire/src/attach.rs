@@ -18,7 +18,7 @@ pub enum View {
     /// History, a snapshot of the screen, then live bytes; for pipes: what is kept, then live bytes.
     #[default]
     Screen,
-    /// Rendered lines, as they leave the screen, and at the end what is still on it (`logs -f`).
+    /// Rendered lines, each once the program has gone on from it, at the end what is left (`logs -f`).
     Lines,
     /// Raw bytes from the oldest that is kept, with gaps told (`logs -f --raw`).
     Bytes,
