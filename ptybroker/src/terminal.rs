@@ -9,6 +9,7 @@
 //! After [`tty::READ_BYTES`] the other terminals have their turn. It goes on serving viewers after
 //! its program's end, until the broker ends.
 
+pub mod picture;
 pub mod record;
 pub mod store;
 pub mod tty;
@@ -540,16 +541,16 @@ impl Terminal {
 fn show(viewer: &mut Viewer, store: &mut Store, lines: usize, now_ms: u64) {
     match &mut viewer.outbox {
         Outbox::Live(queue) => {
-            queue.push_history(store.scrollback.history(lines), now_ms);
-            let snapshot = store.snapshot();
+            queue.push_history(store.picture.scrollback().history(lines), now_ms);
+            let snapshot = store.picture.snapshot();
             // A first snapshot ends no time of lagging.
             let _none = queue.push_snapshot(store.seq(), store.size(), snapshot, now_ms);
         }
         Outbox::Pull(_) => {
             viewer.cursor = match viewer.options.view {
                 View::Lines => {
-                    let kept = store.scrollback.len().min(lines) as u64;
-                    store.scrollback.lines_total() - kept
+                    let kept = store.picture.scrollback().len().min(lines) as u64;
+                    store.picture.scrollback().lines_total() - kept
                 }
                 View::Screen | View::Bytes => 0,
             };
@@ -570,7 +571,7 @@ fn resync(
     if !queue.wants_snapshot() {
         return false;
     }
-    let snapshot = store.snapshot();
+    let snapshot = store.picture.snapshot();
     if let Some(episode) = queue.push_snapshot(store.seq(), store.size(), snapshot, now_ms) {
         logs.push(EventBody::PtyOutputThrottled {
             pty,
@@ -586,13 +587,13 @@ fn resync(
 /// all of it. None twice: what is redrawn after it was told, or leaves later, is the same line.
 fn pull_lines(viewer: &mut Viewer, store: &mut Store, finished: bool) -> bool {
     let Outbox::Pull(queue) = &mut viewer.outbox else { return false };
-    let total = store.scrollback.lines_total();
+    let total = store.picture.scrollback().lines_total();
     let mut progress = false;
     while viewer.cursor < total && queue.has_room() {
         let missing = usize::try_from(total - viewer.cursor).unwrap_or(usize::MAX);
         // Lines that the scrollback has dropped since are passed over.
-        let kept = missing.min(store.scrollback.len());
-        let lines = store.scrollback.last(kept).take(LINES_AT_ONCE);
+        let kept = missing.min(store.picture.scrollback().len());
+        let lines = store.picture.scrollback().last(kept).take(LINES_AT_ONCE);
         let (text, count) = joined(lines);
         viewer.cursor = total - kept as u64 + count;
         push_history(queue, text);
@@ -606,7 +607,7 @@ fn pull_lines(viewer: &mut Viewer, store: &mut Store, finished: bool) -> bool {
         return progress;
     }
     viewer.screen_told = now;
-    let lines = if finished { store.screen_lines() } else { store.settled_lines() };
+    let lines = if finished { store.picture.lines() } else { store.picture.settled_lines() };
     let told = usize::try_from(viewer.cursor - total).unwrap_or(usize::MAX);
     let (text, count) = joined(lines.iter().skip(told).map(Vec::as_slice));
     viewer.cursor += count;

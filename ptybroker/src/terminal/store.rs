@@ -1,10 +1,10 @@
-//! What is kept of one terminal: byte ring, recording, screen model, scrollback.
+//! What is kept of one terminal: byte ring, recording, and the picture of screen and scrollback.
 
 use crate::boot::StateDir;
 use crate::limiter::TokenBucket;
 use crate::ring::{ByteRing, Read};
-use crate::screen::Guarded;
 use crate::scrollback::Scrollback;
+use crate::terminal::picture::Picture;
 use crate::terminal::record::Recording;
 use cage::launch::Terminal as Bounds;
 use wire::{PtyId, Size};
@@ -15,10 +15,7 @@ const REPLIES_PER_SECOND: u64 = 4096;
 #[derive(Debug)]
 pub struct Store {
     pub ring: ByteRing,
-    pub scrollback: Scrollback,
-    /// Made at the first output, or when somebody looks.
-    screen: Option<Guarded>,
-    size: Size,
+    pub picture: Picture,
     recording: Recording,
     replies: TokenBucket,
 }
@@ -30,14 +27,11 @@ impl Store {
         let record_bytes = bounds.record.then_some(bounds.record_bytes);
         let mut ring = ByteRing::new(bytes(bounds.ring_bytes));
         ring.note_size(0, size);
+        let lines_max = bounds.scrollback_lines as usize;
+        let scrollback = Scrollback::new(lines_max, bytes(bounds.scrollback_bytes));
         Self {
             ring,
-            scrollback: Scrollback::new(
-                bounds.scrollback_lines as usize,
-                bytes(bounds.scrollback_bytes),
-            ),
-            screen: None,
-            size,
+            picture: Picture::new(scrollback, size),
             recording: Recording::start(folder, pty, record_bytes, size, now_ms),
             replies: TokenBucket::new(REPLIES_PER_SECOND, REPLIES_PER_SECOND, now_ms),
         }
@@ -47,26 +41,22 @@ impl Store {
     pub fn take(&mut self, chunk: &[u8], now_ms: u64) -> u64 {
         let seq = self.ring.push(chunk);
         self.recording.output(chunk, now_ms);
-        let size = self.size;
-        self.screen.get_or_insert_with(|| Guarded::new(size)).feed(chunk, &mut self.scrollback);
+        self.picture.output(chunk, now_ms);
         seq
     }
 
     pub fn resize(&mut self, size: Size, now_ms: u64) {
-        if size == self.size {
+        if size == self.size() {
             return;
         }
-        self.size = size;
         self.ring.note_size(self.ring.end(), size);
         self.recording.size(size, now_ms);
-        if let Some(screen) = &mut self.screen {
-            screen.resize(size, &mut self.scrollback);
-        }
+        self.picture.resize(size);
     }
 
     #[must_use]
     pub fn size(&self) -> Size {
-        self.size
+        self.picture.size()
     }
 
     #[must_use]
@@ -74,32 +64,17 @@ impl Store {
         self.ring.end()
     }
 
-    pub fn snapshot(&mut self) -> Vec<u8> {
-        let size = self.size;
-        self.screen.get_or_insert_with(|| Guarded::new(size)).snapshot()
-    }
-
     /// Answers that the program waits for and no viewer's terminal gives.
     pub fn take_replies(&mut self, wanted: bool, now_ms: u64) -> Vec<u8> {
-        let replies = self.screen.as_mut().map(Guarded::take_replies).unwrap_or_default();
+        let replies = self.picture.take_replies();
         let allowed = wanted && self.replies.take(replies.len() as u64, now_ms);
         if allowed { replies } else { Vec::new() }
     }
 
-    /// What `logs` shows below the scrollback.
-    pub fn screen_lines(&mut self) -> Vec<Vec<u8>> {
-        self.screen.as_mut().map(Guarded::rendered_lines).unwrap_or_default()
-    }
-
-    /// Those of them that the program has gone on from.
-    pub fn settled_lines(&mut self) -> Vec<Vec<u8>> {
-        self.screen.as_mut().map(Guarded::settled_lines).unwrap_or_default()
-    }
-
     /// Scrollback and screen as lines with `\n`.
     pub fn rendered(&mut self) -> Vec<u8> {
-        let mut text = self.scrollback.to_bytes();
-        for line in self.screen_lines() {
+        let mut text = self.picture.scrollback().to_bytes();
+        for line in self.picture.lines() {
             text.extend_from_slice(&line);
             text.push(b'\n');
         }
@@ -124,11 +99,12 @@ impl Store {
 
     #[must_use]
     pub fn deadline_ms(&self) -> Option<u64> {
-        self.recording.deadline_ms()
+        self.recording.deadline_ms().into_iter().chain(self.picture.deadline_ms()).min()
     }
 
     pub fn tick(&mut self, now_ms: u64) {
         self.recording.tick(now_ms);
+        self.picture.tick(now_ms);
     }
 
     /// The files that must outlive the broker.
@@ -139,6 +115,6 @@ impl Store {
 
     /// Lines that the terminal ever had.
     pub fn lines(&mut self) -> u64 {
-        self.scrollback.lines_total() + self.screen_lines().len() as u64
+        self.picture.scrollback().lines_total() + self.picture.lines().len() as u64
     }
 }
