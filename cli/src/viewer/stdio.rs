@@ -33,10 +33,9 @@ impl Input {
 
     /// Up to `max` bytes; none at the end. Cancel-safe.
     pub(crate) async fn read(&self, max: usize) -> io::Result<Vec<u8>> {
-        let mut buffer = vec![0_u8; max];
-        let count = match self {
-            Self::Closed => 0,
-            Self::Plain(fd) => nix::unistd::read(fd, &mut buffer)?,
+        match self {
+            Self::Closed => Ok(Vec::new()),
+            Self::Plain(fd) => read_some(fd, max),
             Self::Watched { fd, is_terminal } => {
                 loop {
                     let mut ready = fd.readable().await?;
@@ -49,12 +48,19 @@ impl Input {
                         ready.clear_ready();
                     }
                 }
-                nix::unistd::read(fd.get_ref(), &mut buffer)?
+                read_some(fd.get_ref(), max)
             }
-        };
-        buffer.truncate(count);
-        Ok(buffer)
+        }
     }
+}
+
+/// The buffer is made when there is something for it: a read is begun, and given up, with every
+/// frame that comes.
+fn read_some(fd: &OwnedFd, max: usize) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0_u8; max];
+    let count = nix::unistd::read(fd, &mut buffer)?;
+    buffer.truncate(count);
+    Ok(buffer)
 }
 
 fn is_in_background(terminal: &OwnedFd) -> bool {
