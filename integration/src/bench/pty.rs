@@ -33,7 +33,7 @@ pub(crate) fn run(rows: &[String]) -> anyhow::Result<bool> {
     let wants = |row: &str| rows.is_empty() || rows.iter().any(|asked| asked == row);
     let sandbox = Sandbox::new()?;
     let jobs = Jobs::new(sandbox.workspace())?;
-    let systems = Systems { sandbox: &sandbox, jobs: &jobs };
+    let systems = Systems::new(&sandbox, &jobs);
     systems.mews(&["daemon", "start"])?;
     let mut table = Table::new("terminals, beside the floor", "floor");
     if wants("flood") {

@@ -4,6 +4,7 @@ use super::client::{Client, Program};
 use super::job::Jobs;
 use anyhow::Context as _;
 use link::PidFd;
+use std::cell::Cell;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -44,11 +45,18 @@ impl Kind {
 pub(crate) struct Systems<'a> {
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) jobs: &'a Jobs,
+    /// How many servers of peers were started: each has a socket of its own.
+    started: Cell<u32>,
 }
 
-impl Systems<'_> {
+impl<'a> Systems<'a> {
+    pub(crate) fn new(sandbox: &'a Sandbox, jobs: &'a Jobs) -> Self {
+        Self { sandbox, jobs, started: Cell::new(0) }
+    }
+
     /// Starts a job without anybody attached.
     pub(crate) fn start(&self, kind: Kind, job: &str, size: (u16, u16)) -> anyhow::Result<()> {
+        self.started.set(self.started.get() + u32::from(kind != Kind::Mews));
         let script = format!("{job}.sh");
         let (cols, rows) = (size.0.to_string(), size.1.to_string());
         self.jobs.clear();
@@ -70,6 +78,7 @@ impl Systems<'_> {
         job: &str,
         size: (u16, u16),
     ) -> anyhow::Result<Client> {
+        self.started.set(self.started.get() + u32::from(kind != Kind::Mews));
         let script = format!("{job}.sh");
         let (cols, rows) = (size.0.to_string(), size.1.to_string());
         self.jobs.clear();
@@ -154,8 +163,11 @@ impl Systems<'_> {
     }
 
     fn run(&self, words: &[&str]) -> anyhow::Result<()> {
-        let status = self.command(words)?.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-        anyhow::ensure!(status.success(), "{words:?}: {status}");
+        // Not through pipes: a server would keep them open.
+        let log = std::fs::File::create(self.sandbox.root().join("peer.log"))?;
+        let status = self.command(words)?.stdout(log.try_clone()?).stderr(log).status()?;
+        let said = std::fs::read_to_string(self.sandbox.root().join("peer.log"))?;
+        anyhow::ensure!(status.success(), "{words:?}: {status}: {said}");
         Ok(())
     }
 
@@ -174,6 +186,10 @@ impl Systems<'_> {
     }
 
     fn socket(&self) -> String {
-        self.sandbox.root().join("peer.sock").to_string_lossy().into_owned()
+        self.sandbox
+            .root()
+            .join(format!("peer-{}", self.started.get()))
+            .to_string_lossy()
+            .into_owned()
     }
 }
