@@ -4,6 +4,7 @@ use crate::runner::{Test, need_root};
 use crate::talk::{Mode, in_workspace, run, sh, start};
 use anyhow::ensure;
 use std::process::Command;
+use std::time::Duration;
 use testkit::Sandbox;
 use testkit::process::{self, LIMIT};
 
@@ -197,8 +198,11 @@ fn rm_refuses(sandbox: &Sandbox) -> anyhow::Result<()> {
 
 fn lifecycle(sandbox: &Sandbox) -> anyhow::Result<()> {
     sh(sandbox, &["--name", "life"], "echo out; exit 3")?.expect(3)?;
-    let session = sandbox.json(["inspect", "life"])?;
-    ensure!(session.pointer("/state").is_some_and(|it| it == "ended"), "{session}");
+    // `run` ends with its command; the session a moment later, when nothing of the cage is left.
+    testkit::pause::until("the session has ended", Duration::from_secs(20), || {
+        let session = sandbox.json(["inspect", "life"]).ok()?;
+        session.pointer("/state").filter(|state| *state == "ended").map(|_ended| ())
+    })?;
     let events = crate::talk::events(sandbox, "life")?;
     let types = crate::talk::event_types(&events)?;
     let order = [

@@ -157,7 +157,16 @@ pub(super) async fn wait(
 ) -> Answer<Json<Value>> {
     let (who, id) = (caller.operator, ids.pty()?);
     let patience = query.timeout_ms.unwrap_or(WAIT_DEFAULT_MS).min(WAIT_MAX_MS);
-    let ended = app.until(move |db| Ok(find(db, who, Verb::Read, id)?.exit));
+    // A run's own command has ended only when its run has: whoever waited then sees both.
+    let ended = app.until(move |db| {
+        let pty = find(db, who, Verb::Read, id)?;
+        if !pty.main {
+            return Ok(pty.exit);
+        }
+        let cage = cages::bare(db, pty.cage)?;
+        let told = cage.is_none_or(|cage| cage.phase == Phase::Gone || cage.exit.is_some());
+        Ok(pty.exit.filter(|_exit| told))
+    });
     match tokio::time::timeout(Duration::from_millis(patience), ended).await {
         Ok(exit) => Ok(Json(json!({ "exit": exit? }))),
         Err(_elapsed) => Ok(Json(json!({ "exit": null }))),
