@@ -11,7 +11,7 @@ pub(crate) fn ci() -> anyhow::Result<bool> {
     let mut tally = Tally::default();
     tally.step(&mut cargo(["fmt", "--all", "--check"]))?;
     let deny = ["--", "-D", "warnings"];
-    let inside = ["-p", "cage", "--all-targets", "--no-default-features", "--features", "init"];
+    let inside = ["-p", "cage", "--lib", "--bins", "--no-default-features", "--features", "init"];
     tally.step(cargo(["clippy", "--locked", "--workspace", "--all-targets"]).args(deny))?;
     tally.step(cargo(["clippy", "--locked"]).args(inside).args(deny))?;
     build(Profile::Dev)?;
