@@ -33,9 +33,18 @@ impl Profile {
     }
 }
 
+/// What is built, and so with which features of the libraries: each choice compiles them anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// What people run.
+    Programs,
+    /// The same and all tests, as `cargo test --workspace` wants them.
+    Workspace,
+}
+
 /// # Errors
 /// The first step that failed.
-pub(crate) fn build(profile: Profile) -> anyhow::Result<()> {
+pub(crate) fn build(profile: Profile, scope: Scope) -> anyhow::Result<()> {
     let programs = [
         "--bin",
         "mews",
@@ -46,7 +55,11 @@ pub(crate) fn build(profile: Profile) -> anyhow::Result<()> {
         "--bin",
         "mews-ptybroker",
     ];
-    must(cargo(["build", "--locked"]).args(profile.flags()).args(programs))?;
+    let what: &[&str] = match scope {
+        Scope::Programs => &programs,
+        Scope::Workspace => &["--workspace", "--all-targets"],
+    };
+    must(cargo(["build", "--locked"]).args(profile.flags()).args(what))?;
     let made = build_init(profile)?;
     put(&made, &profile.folder().join(INIT))
 }

@@ -1,6 +1,6 @@
 //! What has to hold before a change goes in.
 
-use crate::build::{Profile, build};
+use crate::build::{Profile, Scope, build};
 use crate::steps::cargo;
 use crate::tally::Tally;
 use crate::test::{hermetic, integration};
@@ -14,7 +14,7 @@ pub(crate) fn ci() -> anyhow::Result<bool> {
     let inside = ["-p", "cage", "--lib", "--bins", "--no-default-features", "--features", "init"];
     tally.step(cargo(["clippy", "--locked", "--workspace", "--all-targets"]).args(deny))?;
     tally.step(cargo(["clippy", "--locked"]).args(inside).args(deny))?;
-    build(Profile::Dev)?;
+    build(Profile::Dev, Scope::Workspace)?;
     hermetic(&mut tally)?;
     integration(&mut tally, &[])?;
     println!("{tally}");

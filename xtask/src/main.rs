@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         None => ("help", [].as_slice()),
     };
     let done = match verb {
-        "build" => build::build(profile_of(rest)).map(|()| true),
+        "build" => build::build(profile_of(rest), build::Scope::Programs).map(|()| true),
         "run" => return run::run(rest),
         "test" => test::test(rest),
         "ci" => ci::ci(),

@@ -1,6 +1,6 @@
 //! From a fresh clone to a caged program with one command.
 
-use crate::build::{Profile, build};
+use crate::build::{Profile, Scope, build};
 use crate::steps::{must, succeeds};
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 
 fn prepare() -> anyhow::Result<()> {
     need_bwrap()?;
-    build(Profile::Dev)
+    build(Profile::Dev, Scope::Programs)
 }
 
 fn need_bwrap() -> anyhow::Result<()> {

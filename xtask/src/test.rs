@@ -1,6 +1,6 @@
 //! All suites, one tally.
 
-use crate::build::{Profile, build, musl_target};
+use crate::build::{Profile, Scope, build, musl_target};
 use crate::steps::{cargo, must};
 use crate::tally::Tally;
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::process::Command;
 /// Something could not be built or started.
 pub(crate) fn test(suites: &[String]) -> anyhow::Result<bool> {
     let mut tally = Tally::default();
-    build(Profile::Dev)?;
+    build(Profile::Dev, Scope::Workspace)?;
     if suites.is_empty() {
         hermetic(&mut tally)?;
     }
@@ -31,7 +31,6 @@ pub(crate) fn hermetic(tally: &mut Tally) -> anyhow::Result<()> {
 }
 
 pub(crate) fn integration(tally: &mut Tally, suites: &[String]) -> anyhow::Result<()> {
-    must(&mut cargo(["build", "--locked", "-p", "mews-integration"]))?;
     tally.suite(Command::new(Profile::Dev.folder().join("mews-integration")).args(suites))
 }
 
@@ -40,7 +39,7 @@ pub(crate) fn integration(tally: &mut Tally, suites: &[String]) -> anyhow::Resul
 /// # Errors
 /// Something could not be built or started.
 pub(crate) fn bench(rows: &[String]) -> anyhow::Result<bool> {
-    build(Profile::Release)?;
+    build(Profile::Release, Scope::Programs)?;
     must(&mut cargo(["build", "--locked", "--release", "-p", "mews-integration"]))?;
     let program = Profile::Release.folder().join("mews-integration");
     crate::steps::succeeds(Command::new(program).arg("bench").args(rows))
