@@ -3,6 +3,8 @@
 //! Knows nothing of what the packets say. Blocking by default; feature `tokio` adds
 //! [`nonblocking::AsyncPackets`].
 
+#[cfg(feature = "tokio")]
+mod duplex;
 pub mod memfd;
 #[cfg(feature = "tokio")]
 pub mod nonblocking;
@@ -12,6 +14,8 @@ pub mod pidfd;
 #[expect(unsafe_code, reason = "system calls that nix does not wrap safely")]
 mod sys;
 
+#[cfg(feature = "tokio")]
+pub use duplex::Duplex;
 pub use packet::{LinkError, Listener, Packet, Packets};
 pub use peer::Peer;
 pub use pidfd::PidFd;

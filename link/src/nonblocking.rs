@@ -3,14 +3,34 @@
 use crate::{LinkError, Packet, Packets, sys};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+/// Both directions: what is often both read and written is better a [`crate::Duplex`].
+const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// Waits of tokio on any pollable descriptor: PTY masters, pipes, pidfds, event files.
 ///
 /// # Errors
 /// Called outside a runtime, or the descriptor cannot be polled (EPERM: a regular file).
 pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    sys::watch(fd)
+    sys::watch(fd, BOTH)
+}
+
+/// The same for a descriptor that is only read: room for writing wakes nobody.
+///
+/// # Errors
+/// As for [`watch`].
+pub fn watch_input(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    sys::watch(fd, Interest::READABLE)
+}
+
+/// The same for a descriptor that is only written.
+///
+/// # Errors
+/// As for [`watch`].
+pub fn watch_room(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    sys::watch(fd, Interest::WRITABLE)
 }
 
 /// A packet link whose waits are tokio's. One reader and one writer at a time.
@@ -22,7 +42,7 @@ impl AsyncPackets {
     /// Called outside a runtime, or the descriptor cannot be polled.
     pub fn new(packets: Packets) -> io::Result<Self> {
         packets.set_nonblocking()?;
-        sys::watch(packets).map(Self)
+        sys::watch(packets, BOTH).map(Self)
     }
 
     /// Cancel-safe: a packet is taken whole or not at all.

@@ -46,8 +46,12 @@ pub(crate) fn peer_cred(fd: BorrowedFd<'_>) -> io::Result<libc::ucred> {
 
 /// Hands a descriptor to tokio's reactor.
 #[cfg(feature = "tokio")]
-pub(crate) fn watch<T: AsRawFd>(fd: T) -> io::Result<tokio::io::unix::AsyncFd<T>> {
+pub(crate) fn watch<T: AsRawFd>(
+    fd: T,
+    interest: tokio::io::Interest,
+) -> io::Result<tokio::io::unix::AsyncFd<T>> {
     // SAFETY: `T` owns the descriptor and is owned by the `AsyncFd`, so the number stays ours
     // for as long as it is registered; callers pass only `OwnedFd` and `Packets`.
-    unsafe { tokio::io::unix::AsyncFd::register(fd) }.map_err(io::Error::from)
+    unsafe { tokio::io::unix::AsyncFd::register_with_interest(fd, interest) }
+        .map_err(io::Error::from)
 }

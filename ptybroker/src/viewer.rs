@@ -6,6 +6,7 @@ pub mod crowd;
 pub mod outbox;
 pub mod roles;
 
+use link::Duplex;
 use nix::errno::Errno;
 use nix::sys::uio::writev;
 use nix::unistd::read;
@@ -13,7 +14,6 @@ use outbox::Outbox;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
-use tokio::io::unix::AsyncFd;
 use wire::frame::{Close, Decoder, Frame};
 use wire::{AttachOptions, Role, Size};
 
@@ -40,7 +40,7 @@ pub struct Viewer {
     pub told_last: bool,
     /// It takes nothing, and more was said to it than may wait.
     pub overwhelmed: bool,
-    socket: AsyncFd<OwnedFd>,
+    socket: Duplex,
     decoder: Decoder,
     /// Readable when it was last looked at, and not read since.
     unread: bool,
@@ -94,7 +94,7 @@ impl Viewer {
             closing: None,
             told_last: false,
             overwhelmed: false,
-            socket: link::nonblocking::watch(stream)?,
+            socket: Duplex::new(stream)?,
             decoder,
             unread: true,
         })
@@ -121,21 +121,18 @@ impl Viewer {
     pub fn poll_write(&mut self, context: &mut Context<'_>, now_ms: u64) -> io::Result<u64> {
         let mut went = 0;
         while !self.outbox.is_empty() {
-            let Poll::Ready(ready) = self.socket.poll_write_ready(context) else { break };
-            let mut ready = ready?;
             let mut slices: Vec<IoSlice<'_>> = Vec::new();
             self.outbox.slices(&mut slices);
-            match writev(self.socket.get_ref(), &slices) {
-                Ok(bytes) => {
-                    drop(slices);
-                    self.outbox.written(bytes, now_ms);
-                    went += bytes as u64;
-                }
-                Err(Errno::EAGAIN) => ready.clear_ready(),
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
+            let Poll::Ready(wrote) = self.socket.poll_write(context, |fd| writev(fd, &slices))
+            else {
+                return Ok(went);
+            };
+            drop(slices);
+            let bytes = wrote?;
+            self.outbox.written(bytes, now_ms);
+            went += bytes as u64;
         }
+        self.socket.wrote_all();
         Ok(went)
     }
 

@@ -64,6 +64,18 @@ impl<'a> Outgoing<'a> {
         frame.encode(&mut self.waiting);
     }
 
+    /// The same, and on its way at once if nothing waits before it: a key.
+    pub(crate) fn push_now(&mut self, frame: &Frame) {
+        self.push(frame);
+        let rest = self.waiting.get(self.written..).unwrap_or_default();
+        // Whatever is wrong is met again by the flush.
+        self.written += self.stream.try_write(rest).unwrap_or(0);
+        if self.waiting() == 0 {
+            self.waiting.clear();
+            self.written = 0;
+        }
+    }
+
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len().saturating_sub(self.written)
     }

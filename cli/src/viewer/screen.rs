@@ -181,7 +181,7 @@ impl Screen<'_> {
 
     fn send(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() && self.role == Role::Writer {
-            self.outgoing.push(&Frame::Input(bytes));
+            self.outgoing.push_now(&Frame::Input(bytes));
         }
     }
 

@@ -25,7 +25,7 @@ impl Input {
         let Ok(fd) = io::stdin().as_fd().try_clone_to_owned() else { return Self::Closed };
         let Ok(copy) = fd.try_clone() else { return Self::Closed };
         let is_terminal = io::IsTerminal::is_terminal(&fd);
-        match link::nonblocking::watch(fd) {
+        match link::nonblocking::watch_input(fd) {
             Ok(fd) => Self::Watched { fd, is_terminal },
             Err(_not_pollable) => Self::Plain(copy),
         }
@@ -108,9 +108,9 @@ impl Output {
         use nix::sys::stat::{SFlag, fstat};
         let kind = SFlag::from_bits_truncate(fstat(&fd)?.st_mode & SFlag::S_IFMT.bits());
         let sink = if kind == SFlag::S_IFSOCK {
-            Sink::Socket(link::nonblocking::watch(fd)?)
+            Sink::Socket(link::nonblocking::watch_room(fd)?)
         } else if kind == SFlag::S_IFIFO || kind == SFlag::S_IFCHR {
-            match open_anew(number).and_then(link::nonblocking::watch) {
+            match open_anew(number).and_then(link::nonblocking::watch_room) {
                 Ok(own) => Sink::Own(own),
                 Err(_not_allowed) => Sink::Plain(fd),
             }

@@ -1,13 +1,13 @@
 //! The master side of one terminal: bytes out, keys in, size.
 
 use crate::sys;
+use link::Duplex;
 use nix::errno::Errno;
 use nix::unistd::{read, write};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
-use tokio::io::unix::AsyncFd;
 use wire::Size;
 
 /// Keys that wait for a program that reads none; above it the viewer is pushed back.
@@ -19,7 +19,7 @@ const RESIZE_MS: u64 = 30;
 
 #[derive(Debug)]
 pub struct Tty {
-    master: AsyncFd<OwnedFd>,
+    master: Duplex,
     input: VecDeque<u8>,
     unread: bool,
     wanted_size: Option<Size>,
@@ -42,7 +42,7 @@ impl Tty {
     pub fn new(master: OwnedFd) -> io::Result<Self> {
         use nix::fcntl::{FcntlArg, OFlag, fcntl};
         fcntl(&master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        let master = link::nonblocking::watch(master)?;
+        let master = Duplex::new(master)?;
         Ok(Self { master, input: VecDeque::new(), unread: true, wanted_size: None, resized_ms: 0 })
     }
 
@@ -100,17 +100,17 @@ impl Tty {
     pub fn poll_write(&mut self, context: &mut Context<'_>) -> bool {
         let mut went = false;
         while !self.input.is_empty() {
-            let Poll::Ready(Ok(mut ready)) = self.master.poll_write_ready(context) else { break };
-            match write(self.master.get_ref(), self.input.as_slices().0) {
-                Ok(count) => {
+            let keys = self.input.as_slices().0;
+            match self.master.poll_write(context, |fd| write(fd, keys)) {
+                Poll::Ready(Ok(count)) => {
                     self.input.drain(..count);
                     went |= count > 0;
                 }
-                Err(Errno::EAGAIN) => ready.clear_ready(),
-                Err(Errno::EINTR) => {}
-                Err(_) => self.input.clear(),
+                Poll::Ready(Err(_)) => self.input.clear(),
+                Poll::Pending => return went,
             }
         }
+        self.master.wrote_all();
         went
     }
 
