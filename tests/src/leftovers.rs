@@ -1,11 +1,23 @@
 //! Whatever a test left behind: processes, cgroups, mounts, sockets, folders.
 //!
 //! Found from outside, by the name of the sandbox's folder in `/proc` and by the name of its cgroup
-//! parent, so that mews cannot hide what it forgot.
+//! parent, so that mews cannot hide what it forgot. Our daemons are not dumpable, so an ordinary
+//! user cannot read that of them: there they are known as descendants of the test program, which
+//! takes every orphan in ([`adopt_orphans`]).
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+
+/// From now on whatever loses its parent below this process becomes its child, so that daemons can
+/// be found by descent. Tests that rely on it must run one after another.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn adopt_orphans() -> anyhow::Result<()> {
+    Ok(nix::sys::prctl::set_child_subreaper(true)?)
+}
 
 /// Everything of this sandbox that is there now, in words.
 #[must_use]
@@ -41,12 +53,39 @@ pub fn processes(root: &Path) -> Vec<String> {
 fn names_it(process: &Path, needle: &[u8]) -> Option<&'static str> {
     let holds = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
     for file in ["environ", "cmdline", "mountinfo"] {
-        if fs::read(process.join(file)).is_ok_and(|bytes| holds(&bytes)) {
-            return Some(file);
+        match fs::read(process.join(file)) {
+            Ok(bytes) if holds(&bytes) => return Some(file),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return is_living_descendant(process).then_some("descent");
+            }
+            Ok(_) | Err(_) => {}
         }
     }
     let cwd = fs::read_link(process.join("cwd")).ok()?;
     holds(cwd.as_os_str().as_encoded_bytes()).then_some("cwd")
+}
+
+fn is_living_descendant(process: &Path) -> bool {
+    let me = std::process::id().to_string();
+    let Some((state, mut parent)) = state_and_parent(process) else { return false };
+    if state == "Z" {
+        return false;
+    }
+    while parent != me {
+        let Some((_state, above)) = state_and_parent(&Path::new("/proc").join(&parent)) else {
+            return false;
+        };
+        parent = above;
+    }
+    true
+}
+
+/// Fields 3 and 4 of `/proc/PID/stat`, which everybody may read.
+fn state_and_parent(process: &Path) -> Option<(String, String)> {
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
+    // The name may hold spaces and parentheses: count from the last one.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
 }
 
 fn cgroups(parent: &str) -> Vec<String> {

@@ -2,7 +2,10 @@
 
 use crate::runner::Test;
 use crate::talk::read;
-use anyhow::ensure;
+use anyhow::{bail, ensure};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use testkit::{Sandbox, Terminal, leftovers};
 
 const DETACH: &str = "\x1c\x04";
@@ -302,16 +305,26 @@ fn closed_window(sandbox: &Sandbox) -> anyhow::Result<()> {
     exit_with(&mut second, "exit 2\r", 2)
 }
 
-/// The pids of the processes of this sandbox that run this program.
+/// The pids of the processes of this sandbox that were started as this program. Told by their
+/// arguments: a user cannot read `exe` of what is not dumpable.
 pub(crate) fn pids_of(sandbox: &Sandbox, program: &str) -> Vec<i32> {
     leftovers::processes(sandbox.root())
         .iter()
         .filter_map(|line| line.split_whitespace().nth(1)?.parse().ok())
         .filter(|pid: &i32| {
-            let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-            exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with(program))
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
+            Path::new(OsStr::from_bytes(first)).file_name().is_some_and(|name| name == program)
         })
         .collect()
+}
+
+/// The only broker of this sandbox.
+pub(crate) fn broker(sandbox: &Sandbox) -> anyhow::Result<i32> {
+    match pids_of(sandbox, "mews-ptybroker")[..] {
+        [pid] => Ok(pid),
+        ref other => bail!("not one broker: {other:?}"),
+    }
 }
 
 fn broker_killed(sandbox: &Sandbox) -> anyhow::Result<()> {
@@ -319,11 +332,7 @@ fn broker_killed(sandbox: &Sandbox) -> anyhow::Result<()> {
     let words = run(&["--name", "lost"], &["vim", "-u", "NONE", "notes"]);
     let mut terminal = Terminal::mews(sandbox, &words)?;
     wait_line(&terminal, "alpha")?;
-    let brokers = pids_of(sandbox, "mews-ptybroker");
-    ensure!(brokers.len() == 1, "brokers: {brokers:?}");
-    for pid in brokers {
-        link::PidFd::open(pid)?.signal(libc::SIGKILL)?;
-    }
+    link::PidFd::open(broker(sandbox)?)?.signal(libc::SIGKILL)?;
     let code = terminal.wait_exit()?;
     ensure!(code == 125, "exit {code}:\n{}", terminal.screen().join("\n"));
     terminal.check_sane()?;

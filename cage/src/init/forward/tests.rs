@@ -59,6 +59,10 @@ fn a_reader_that_waits_holds_up_only_itself_and_loses_nothing() {
 
 #[test]
 fn more_connections_than_places_wait_for_their_turn() {
+    // Both ends of everything are in this process: more than the 1,024 that a user has by default.
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (_soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
     let (outside, address, _folder) = forwarder();
     let echo = std::thread::spawn(move || {
         let mut held = Vec::new();
