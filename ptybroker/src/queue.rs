@@ -1,13 +1,14 @@
 //! What waits to be written to one viewer, and what becomes of a viewer that does not keep up.
 //!
 //! ```text
-//! current ──bound reached──▶ grace (100 ms, terminal not read, once) ──half is written──▶ current
-//!    │ grace used up             │ time over
+//! current ──bound reached──▶ grace (100 ms, terminal not read) ──all is written──▶ current
+//!    │ before it caught up       │ time over
 //!    └───────────┬───────────────┘
 //!                ▼
 //!            lagging: pending output dropped, `throttled` sent ──all written──▶ wants a snapshot ──▶ current
 //! ```
-//! A viewer may miss bytes, it never sees a wrong screen. Control frames are never behind data
+//! A viewer that takes what waits within its grace misses nothing, ever. One that does not may miss
+//! bytes, it never sees a wrong screen. Control frames are never behind data
 //! (only the last frame is, so that a close comes after what was printed). A frame that is partly
 //! written is always finished. Times are milliseconds of any steady clock, passed in.
 
@@ -257,13 +258,12 @@ impl ViewerQueue {
             self.progress_ms = now_ms;
         }
         self.pending.written(bytes);
-        let waits = self.pending.output_bytes();
-        if matches!(self.state, State::Grace { .. }) && waits <= self.limits.output_bytes_max / 2 {
-            self.state = State::Current;
+        if matches!(self.state, State::Lagging { .. }) || self.pending.output_bytes() > 0 {
+            return;
         }
-        if self.state == State::Current && waits == 0 {
-            self.grace_used = false;
-        }
+        // It has caught up, and still has what its socket holds to go on with meanwhile.
+        self.state = State::Current;
+        self.grace_used = false;
     }
 
     /// Bytes that wait, of any kind.

@@ -119,6 +119,8 @@ impl Recorder {
         let mut actions = Vec::new();
         if self.deadline_ms().is_some_and(|deadline| now_ms >= deadline) {
             self.write_chunk(&mut actions);
+            // Nothing hurries: an idle terminal is small.
+            self.chunk = Vec::new();
         }
         actions
     }
@@ -150,11 +152,11 @@ impl Recorder {
         if self.chunk.is_empty() {
             return;
         }
-        let bytes = std::mem::take(&mut self.chunk);
-        let mut record = Vec::with_capacity(bytes.len() + HEADER_BYTES);
+        let mut record = Vec::with_capacity(self.chunk.len() + HEADER_BYTES);
         let ms = self.chunk_ms.saturating_sub(self.start_ms);
-        Record::Data { ms, bytes: &bytes }.encode(&mut record);
-        self.append(record, bytes.len() as u64, self.chunk_ms, actions);
+        Record::Data { ms, bytes: &self.chunk }.encode(&mut record);
+        self.append(record, self.chunk.len() as u64, self.chunk_ms, actions);
+        self.chunk.clear();
     }
 
     fn append(&mut self, record: Vec<u8>, output: u64, now_ms: u64, actions: &mut Vec<Action>) {

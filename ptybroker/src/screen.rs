@@ -22,6 +22,7 @@ use crate::scrollback::Scrollback;
 use alacritty_terminal::grid::Dimensions;
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::vte::ansi::{Processor, Timeout};
+use flood::Passed;
 use handler::Feed;
 use model::Model;
 use partial::Partial;
@@ -41,6 +42,8 @@ pub struct Screen {
     parser: Processor<NoSync>,
     partial: Partial,
     printed: bool,
+    /// Nothing is on it, and the parser is in the middle of nothing: a flood passes.
+    is_blank: bool,
 }
 
 /// Synchronized updates are not held back: nothing is drawn here, and a snapshot is always whole.
@@ -63,43 +66,75 @@ impl Screen {
             parser: Processor::new(),
             partial: Partial::default(),
             printed: false,
+            is_blank: true,
         }
     }
 
     /// Takes output, split anywhere; lines that leave the top go to `scrollback`.
     pub fn feed(&mut self, bytes: &[u8], scrollback: &mut Scrollback) {
+        let taken = self.feed_most(bytes, scrollback);
+        self.feed_slices(bytes.get(taken..).unwrap_or_default(), scrollback);
+    }
+
+    /// The same, but in the middle of a flood its last lines may stay, to come again with what
+    /// follows: then they need not be written into cells. How many bytes were taken.
+    pub fn feed_most(&mut self, bytes: &[u8], scrollback: &mut Scrollback) -> usize {
         self.printed |= !bytes.is_empty();
         let mut rest = bytes;
         while rest.len() >= flood::WORTH_BYTES {
             let (taken, passed) = self.feed_flood(rest, scrollback);
             rest = rest.get(taken..).unwrap_or_default();
-            if !passed {
+            if passed.goes_on {
+                return bytes.len() - rest.len();
+            }
+            if passed.bytes == 0 {
                 let (slice, after) = rest.split_at(rest.len().min(SLICE_BYTES));
                 self.feed_slice(slice, scrollback);
                 rest = after;
             }
         }
-        self.feed_slice(rest, scrollback);
+        self.feed_slices(rest, scrollback);
+        bytes.len()
     }
 
     /// Takes the first lines, and what follows the short way, if that is open: how many bytes, and
-    /// whether it was.
-    fn feed_flood(&mut self, bytes: &[u8], scrollback: &mut Scrollback) -> (usize, bool) {
+    /// which of them went so.
+    fn feed_flood(&mut self, bytes: &[u8], scrollback: &mut Scrollback) -> (usize, Passed) {
+        let (fed, in_ground) =
+            if self.is_blank { (0, true) } else { self.feed_probe(bytes, scrollback) };
+        if !in_ground {
+            return (fed, Passed::default());
+        }
+        let rest = bytes.get(fed..).unwrap_or_default();
+        let passed = flood::take(&mut self.model, scrollback, rest, self.is_blank);
+        self.is_blank |= passed.bytes > 0;
+        (fed + passed.bytes, passed)
+    }
+
+    /// Takes the end of a line and another one, if they look like a flood: how many bytes, and
+    /// whether the parser was in the middle of nothing.
+    fn feed_probe(&mut self, bytes: &[u8], scrollback: &mut Scrollback) -> (usize, bool) {
         let near = bytes.get(..SLICE_BYTES.min(bytes.len())).unwrap_or_default();
         let Some(start) = flood::first_line_end(near) else { return (0, false) };
         let Some(printed) = near.get(start..).and_then(flood::probe) else { return (0, false) };
         let (first, rest) = bytes.split_at(start);
         let (second, rest) = rest.split_at(printed);
-        let (end, rest) = rest.split_at(flood::LINE_END.len().min(rest.len()));
+        let end = rest.get(..flood::LINE_END.len()).unwrap_or_default();
         self.feed_slice(first, scrollback);
         let in_ground = self.feed_slice(second, scrollback) == printed;
         self.feed_slice(end, scrollback);
-        let passed = if in_ground { flood::take(&mut self.model, scrollback, rest) } else { 0 };
-        (start + printed + end.len() + passed, passed > 0)
+        (start + printed + end.len(), in_ground)
+    }
+
+    fn feed_slices(&mut self, bytes: &[u8], scrollback: &mut Scrollback) {
+        for slice in bytes.chunks(SLICE_BYTES) {
+            self.feed_slice(slice, scrollback);
+        }
     }
 
     /// How many cells were written.
     fn feed_slice(&mut self, slice: &[u8], scrollback: &mut Scrollback) -> usize {
+        self.is_blank &= slice.is_empty();
         let allowed = slice.len() + SLICE_CELLS;
         let mut feed = Feed { model: &mut self.model, scrollback, cells_left: allowed };
         self.parser.advance(&mut feed, slice);
@@ -112,6 +147,7 @@ impl Screen {
 
     /// What grows or shrinks reflows; rows that no longer fit leave at the top.
     pub fn resize(&mut self, size: Size, scrollback: &mut Scrollback) {
+        self.is_blank = false;
         self.model.resize(size.clamped(), scrollback);
     }
 

@@ -126,6 +126,9 @@ impl Scrollback {
 
     fn freeze(&mut self) {
         let Block { mut text, mut ends, first } = std::mem::take(&mut self.open);
+        // There may be many more: the next block does not grow step by step.
+        self.open.text.reserve_exact(text.len());
+        self.open.ends.reserve_exact(ends.len());
         text.shrink_to_fit();
         ends.shrink_to_fit();
         self.frozen.push_back(Block { text: text.into(), ends, first });

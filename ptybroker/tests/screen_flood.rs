@@ -18,10 +18,28 @@ struct Outcome {
 }
 
 fn outcome(size: Size, stream: &[u8], step: usize) -> Outcome {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut scrollback = Scrollback::new(5000, 8 << 20);
     let mut screen = Screen::new(size);
     stream.chunks(step).for_each(|chunk| screen.feed(chunk, &mut scrollback));
+    seen(&scrollback, &screen)
+}
+
+/// A flood's last lines wait for what follows, as long as more comes.
+fn outcome_of_most(size: Size, stream: &[u8], step: usize) -> Outcome {
+    let mut scrollback = Scrollback::new(5000, 8 << 20);
+    let mut screen = Screen::new(size);
+    let mut waiting = Vec::new();
+    for chunk in stream.chunks(step) {
+        waiting.extend_from_slice(chunk);
+        let taken = screen.feed_most(&waiting, &mut scrollback);
+        waiting.drain(..taken);
+    }
+    screen.feed(&waiting, &mut scrollback);
+    seen(&scrollback, &screen)
+}
+
+fn seen(scrollback: &Scrollback, screen: &Screen) -> Outcome {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Outcome {
         kept: scrollback.last(usize::MAX).map(text).collect(),
         total: scrollback.lines_total(),
@@ -81,7 +99,9 @@ proptest! {
         }
         stream.extend(last.as_bytes());
         let size = Size { cols, rows };
-        prop_assert_eq!(outcome(size, &stream, step), outcome(size, &stream, SHORT));
+        let expected = outcome(size, &stream, SHORT);
+        prop_assert_eq!(&outcome(size, &stream, step), &expected);
+        prop_assert_eq!(&outcome_of_most(size, &stream, step), &expected);
     }
 }
 
@@ -93,8 +113,12 @@ fn every_state_that_closes_the_short_way_is_seen() {
             let stream =
                 [before, b"\r\n", b"first\r\n".repeat(30).as_slice(), flood.as_bytes()].concat();
             let size = Size { cols: 20, rows: 10 };
-            let short_way = outcome(size, &stream, 65536);
-            assert!(short_way == outcome(size, &stream, SHORT), "{before:?} {line:?}");
+            let expected = outcome(size, &stream, SHORT);
+            for step in [4000, 10_000, 65536] {
+                let same = outcome(size, &stream, step) == expected
+                    && outcome_of_most(size, &stream, step) == expected;
+                assert!(same, "{before:?} {line:?} {step}");
+            }
         }
     }
 }

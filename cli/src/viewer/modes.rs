@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 /// Longest parameter part of a sequence that is looked at; nothing we track is longer.
 const CSI_BYTES_MAX: usize = 64;
 
+/// What means something outside of sequences: ESC, and the shifts to G1 and back.
+const STARTERS: [u8; 3] = [0x1b, 0x0e, 0x0f];
+
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the terminal")]
 pub(crate) struct Modes {
@@ -64,9 +67,10 @@ impl Modes {
         self.touched |= !bytes.is_empty();
         let mut rest = bytes;
         while let Some((&byte, after)) = rest.split_first() {
-            if matches!(self.at, At::Ground) && byte >= 0x20 {
-                // Plain text, the bulk of everything: on to the next control character.
-                let next = rest.iter().position(|&b| b < 0x20).unwrap_or(rest.len());
+            if matches!(self.at, At::Ground) && !STARTERS.contains(&byte) {
+                // Plain text, the bulk of everything: on to what may change a mode.
+                let [escape, out, into] = STARTERS;
+                let next = memchr::memchr3(escape, out, into, rest).unwrap_or(rest.len());
                 rest = rest.get(next..).unwrap_or_default();
                 continue;
             }

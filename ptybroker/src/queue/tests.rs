@@ -151,6 +151,25 @@ fn a_viewer_that_pauses_shortly_misses_nothing() {
 }
 
 #[test]
+fn a_viewer_slower_than_the_program_misses_nothing_as_long_as_it_takes_all_in_time() {
+    let (mut queue, mut viewer) = (ViewerQueue::new(LIMITS, 0), Viewer::new());
+    let (mut seq, mut pauses) = (0, 0);
+    for now in 0..1000 {
+        if !queue.paused() {
+            let pushed = queue.push_output(seq, &output(seq, 50), now);
+            seq += 50;
+            assert_ne!(pushed, Pushed::Dropped, "{now}");
+            pauses += usize::from(pushed == Pushed::Pause);
+        }
+        write(&mut queue, &mut viewer, 25, now);
+        queue.tick(now);
+    }
+    assert!(pauses > 100, "{pauses}");
+    while write(&mut queue, &mut viewer, 40, 1000) > 0 {}
+    assert_eq!((viewer.next, viewer.snapshots), (Some(seq), 0));
+}
+
+#[test]
 fn a_stuck_viewer_gets_one_grace_then_a_snapshot_when_it_comes_back() {
     let (mut queue, mut viewer) = (ViewerQueue::new(LIMITS, 0), Viewer::new());
     queue.push_output(0, &output(0, 60), 0);

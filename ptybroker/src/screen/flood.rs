@@ -46,25 +46,32 @@ pub(super) fn probe(text: &[u8]) -> Option<usize> {
     (!line.text.is_empty()).then_some(line.text.len())
 }
 
-/// Takes plain lines from the start of `text`; how many bytes. The parser must be in the middle
-/// of nothing.
-pub(super) fn take(model: &mut Model, scrollback: &mut Scrollback, text: &[u8]) -> usize {
-    if !scrolls_plainly(model) {
-        return 0;
+/// What went the short way.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Passed {
+    /// From the start of the text. If any went, the screen is blank now, as at its beginning.
+    pub(super) bytes: usize,
+    /// What follows them is plain too, as far as it is there.
+    pub(super) goes_on: bool,
+}
+
+/// Takes plain lines from the start of `text`. The parser must be in the middle of nothing;
+/// `is_blank`: the screen is as an earlier call has left it.
+pub(super) fn take(
+    model: &mut Model,
+    scrollback: &mut Scrollback,
+    text: &[u8],
+    is_blank: bool,
+) -> Passed {
+    if !is_blank && !scrolls_plainly(model) {
+        return Passed::default();
     }
     let rows = model.term.screen_lines();
     let lines = plain_lines(model, text);
-    let mut passing = lines.as_slice();
-    let mut staying = 0;
-    while staying + 1 < rows {
-        let Some((last, before)) = passing.split_last() else { return 0 };
-        staying += last.rows;
-        passing = before;
-    }
-    let Some(last) = passing.last() else { return 0 };
-    for row in 0..rows - 1 {
-        let row = row_at(model.term.grid(), row);
-        model.leaving.append(row, &mut |line| scrollback.push(line));
+    let Some(passing) = without_staying(&lines, rows) else { return Passed::default() };
+    let Some(last) = passing.last() else { return Passed::default() };
+    if !is_blank {
+        clear(model, scrollback);
     }
     let columns = model.term.columns();
     let mut expanded = Vec::new();
@@ -73,11 +80,42 @@ pub(super) fn take(model: &mut Model, scrollback: &mut Scrollback, text: &[u8]) 
         let shown = if line.has_tab { expand(shown, &mut expanded) } else { shown };
         scrollback.push(without_blank_end(shown, (line.rows - 1) * columns));
     }
-    // From an empty screen, what stays fills just the rows that it would have ended in.
+    let unfinished = lines.last().and_then(|line| text.get(line.end()..)).unwrap_or_default();
+    Passed { bytes: last.end(), goes_on: may_become_plain(unfinished) }
+}
+
+/// The lines before those that fill the screen.
+fn without_staying(lines: &[Line], rows: usize) -> Option<&[Line]> {
+    let mut passing = lines;
+    let mut staying = 0;
+    while staying + 1 < rows {
+        let (last, before) = passing.split_last()?;
+        staying += last.rows;
+        passing = before;
+    }
+    Some(passing)
+}
+
+/// The rows leave. From an empty screen, what stays fills just those that it would have ended in.
+fn clear(model: &mut Model, scrollback: &mut Scrollback) {
+    for row in 0..model.term.screen_lines() - 1 {
+        let row = row_at(model.term.grid(), row);
+        model.leaving.append(row, &mut |line| scrollback.push(line));
+    }
     let grid = model.term.grid_mut();
     grid.reset_region(..);
     grid.cursor.point = Cursor::<Cell>::default().point;
-    last.end()
+}
+
+/// The beginning of a plain line.
+fn may_become_plain(text: &[u8]) -> bool {
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    text.len() < LINE_BYTES_MAX && is_plain(text)
+}
+
+/// Printable ASCII. Looks at every byte, many at a time.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().fold(true, |all, byte| all & matches!(byte, b' '..=b'~'))
 }
 
 fn scrolls_plainly(model: &Model) -> bool {
@@ -116,32 +154,33 @@ fn plain_lines(model: &Model, text: &[u8]) -> Vec<Line> {
 /// The line that starts at `start`, if it is plain and whole.
 fn line_at(text: &[u8], start: usize, columns: usize, tabs: bool) -> Option<Line> {
     let rest = text.get(start..)?;
-    let length = rest.iter().position(|byte| !matches!(byte, b' '..=b'~'))?;
-    if rest.get(length..)?.starts_with(LINE_END) {
+    let length = memchr::memchr(b'\n', rest)?.checked_sub(1)?;
+    let (shown, end) = rest.split_at_checked(length)?;
+    if !end.starts_with(LINE_END) {
+        return None;
+    }
+    if is_plain(shown) {
         let rows = length.div_ceil(columns).max(1);
         let line = Line { text: start..start + length, has_tab: false, rows };
         return (length < LINE_BYTES_MAX).then_some(line);
     }
-    if tabs { line_with_tabs(rest, start, columns) } else { None }
+    if tabs { line_with_tabs(shown, start, columns) } else { None }
 }
 
 /// One that fits into a row: the last stop is not like the others.
-fn line_with_tabs(rest: &[u8], start: usize, columns: usize) -> Option<Line> {
+fn line_with_tabs(shown: &[u8], start: usize, columns: usize) -> Option<Line> {
     let mut column = 0;
-    for (length, byte) in rest.iter().enumerate() {
+    for byte in shown {
         match byte {
             b'\t' => column = next_stop(column),
             b' '..=b'~' => column += 1,
-            _ if rest.get(length..)?.starts_with(LINE_END) => {
-                return Some(Line { text: start..start + length, has_tab: true, rows: 1 });
-            }
             _ => return None,
         }
         if column >= columns {
             return None;
         }
     }
-    None
+    Some(Line { text: start..start + shown.len(), has_tab: true, rows: 1 })
 }
 
 fn next_stop(column: usize) -> usize {

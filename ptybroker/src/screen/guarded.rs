@@ -29,6 +29,10 @@ impl Guarded {
         self.with_mut(|screen| screen.feed(bytes, scrollback));
     }
 
+    pub fn feed_most(&mut self, bytes: &[u8], scrollback: &mut Scrollback) -> usize {
+        self.with_mut(|screen| screen.feed_most(bytes, scrollback)).unwrap_or(bytes.len())
+    }
+
     pub fn resize(&mut self, size: Size, scrollback: &mut Scrollback) {
         self.size = size.clamped();
         self.with_mut(|screen| screen.resize(size, scrollback));

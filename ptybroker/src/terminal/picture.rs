@@ -9,7 +9,7 @@ use crate::scrollback::Scrollback;
 use wire::Size;
 
 /// So far behind at most, in bytes and in time.
-const BEHIND_BYTES: usize = 64 * 1024;
+const BEHIND_BYTES: usize = 32 * 1024;
 const BEHIND_MS: u64 = 10;
 const ESCAPE: u8 = 0x1b;
 
@@ -35,14 +35,16 @@ impl Picture {
         if self.behind.is_empty() {
             self.behind_since_ms = now_ms;
         }
-        if chunk.contains(&ESCAPE) || chunk.len() >= BEHIND_BYTES {
+        if memchr::memchr(ESCAPE, chunk).is_some() {
             self.catch_up();
-            self.feed(chunk);
+            let screen = self.screen.get_or_insert_with(|| Guarded::new(self.size));
+            screen.feed(chunk, &mut self.scrollback);
             return;
         }
         self.behind.extend_from_slice(chunk);
         if self.behind.len() >= BEHIND_BYTES {
-            self.catch_up();
+            self.catch_up_but_for_a_flood();
+            self.behind_since_ms = now_ms;
         }
     }
 
@@ -101,16 +103,17 @@ impl Picture {
 
     fn catch_up(&mut self) {
         if !self.behind.is_empty() {
-            let mut behind = std::mem::take(&mut self.behind);
-            self.feed(&behind);
-            behind.clear();
-            self.behind = behind;
+            let screen = self.screen.get_or_insert_with(|| Guarded::new(self.size));
+            screen.feed(&self.behind, &mut self.scrollback);
+            self.behind.clear();
         }
     }
 
-    fn feed(&mut self, bytes: &[u8]) {
-        let size = self.size;
-        self.screen.get_or_insert_with(|| Guarded::new(size)).feed(bytes, &mut self.scrollback);
+    /// What is on the screen in the middle of a flood was never looked at when it is gone.
+    fn catch_up_but_for_a_flood(&mut self) {
+        let screen = self.screen.get_or_insert_with(|| Guarded::new(self.size));
+        let taken = screen.feed_most(&self.behind, &mut self.scrollback);
+        self.behind.drain(..taken);
     }
 
     fn made(&mut self) -> &mut Guarded {
