@@ -95,13 +95,7 @@ impl Api {
 
     pub(crate) async fn resolve(&self, id: &str) -> Result<Resolved, Failure> {
         let found = self.get(&format!("/resolve?id={}", encode(id))).await;
-        found.map_err(|mut failure: Failure| {
-            if failure.error.details.get(NOTHING_RAN).is_some() {
-                failure.error.message =
-                    format!("nothing is called '{}': {}", escape(id), failure.error.message);
-            }
-            failure
-        })
+        found.map_err(|failure| unknown(id, failure))
     }
 
     /// To one command, or to all of a cage.
@@ -138,13 +132,27 @@ impl Api {
         pty: PtyId,
         options: &AttachOptions,
     ) -> Result<Upgraded, Failure> {
-        let options =
-            serde_json::to_string(options).map_err(|error| Failure::new(error.to_string()))?;
-        let path = format!("{BASE}/ptys/{pty}/attach?options={}", encode(&options));
+        self.upgrade(&format!("{BASE}/ptys/{pty}/attach?options={}", query(options)?)).await
+    }
+
+    /// To whatever an operator's word means: one round trip, and what it meant.
+    pub(crate) async fn attach_any(
+        &self,
+        id: &str,
+        options: &AttachOptions,
+    ) -> Result<(Resolved, Upgraded), Failure> {
+        let path = format!("{BASE}/attach?id={}&options={}", encode(id), query(options)?);
+        let mut upgraded = self.upgrade(&path).await.map_err(|failure| unknown(id, failure))?;
+        let resolved = upgraded.resolved.take();
+        let silent = || Failure::new("sessiond did not say what it attached to".to_owned());
+        Ok((resolved.ok_or_else(silent)?, upgraded))
+    }
+
+    async fn upgrade(&self, path: &str) -> Result<Upgraded, Failure> {
         let mut tries = 0;
         loop {
             let connection = self.connection().await?;
-            let error = match connection.upgrade(&path, UPGRADE).await {
+            let error = match connection.upgrade(path, UPGRADE).await {
                 Ok(Ok(upgraded)) => return Ok(upgraded),
                 Ok(Err(reply)) => refused(&reply),
                 Err(error) => lost(&error),
@@ -289,6 +297,21 @@ fn nothing_ran(dirs: &Dirs) -> Failure {
     let words = format!("nothing has run yet ({} has no sessions)", dirs.state.display());
     let error = WireError::new(ErrorCode::NotFound, words);
     Failure::from(error.with(serde_json::json!({ NOTHING_RAN: true }))).next("mews run -- CMD")
+}
+
+fn query(options: &AttachOptions) -> Result<String, Failure> {
+    let options =
+        serde_json::to_string(options).map_err(|error| Failure::new(error.to_string()))?;
+    Ok(encode(&options))
+}
+
+/// Where nothing ever ran, the daemons were not even asked.
+fn unknown(id: &str, mut failure: Failure) -> Failure {
+    if failure.error.details.get(NOTHING_RAN).is_some() {
+        failure.error.message =
+            format!("nothing is called '{}': {}", escape(id), failure.error.message);
+    }
+    failure
 }
 
 fn lost(error: &std::io::Error) -> Failure {

@@ -205,7 +205,7 @@ pub(crate) const STOP: Duration = Duration::from_secs(15);
 /// Waits for the end of a process; a pidfd, so that a reused number is no trap.
 pub(crate) async fn ended(pid: i32) -> Result<(), Failure> {
     let Ok(process) = link::PidFd::open(pid) else { return Ok(()) };
-    let watched = link::nonblocking::watch(process.into())
+    let watched = link::nonblocking::watch_input(process.into())
         .map_err(|error| Failure::new(format!("cannot watch process {pid}: {error}")))?;
     match tokio::time::timeout(STOP, watched.readable()).await {
         Ok(_ended) => Ok(()),

@@ -5,7 +5,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::io;
+use std::os::fd::OwnedFd;
 use tokio::net::UnixStream;
+use wire::api::{RESOLVED, Resolved};
 
 /// A connection that takes the next request when the last one is answered.
 #[derive(Debug)]
@@ -20,8 +22,10 @@ pub(crate) struct Reply {
 /// The stream below an upgraded connection, and what was read of it already.
 #[derive(Debug)]
 pub(crate) struct Upgraded {
-    pub(crate) stream: UnixStream,
+    pub(crate) stream: OwnedFd,
     pub(crate) early: Bytes,
+    /// What the ID meant, if one was asked for.
+    pub(crate) resolved: Option<Resolved>,
 }
 
 impl Connection {
@@ -75,11 +79,14 @@ impl Connection {
             let body = response.into_body().collect().await.map_err(io::Error::other)?;
             return Ok(Err(Reply { status, body: body.to_bytes() }));
         }
+        let resolved = response.headers().get(RESOLVED);
+        let resolved = resolved.and_then(|json| serde_json::from_slice(json.as_bytes()).ok());
         let upgraded = hyper::upgrade::on(response).await.map_err(io::Error::other)?;
         let parts = upgraded
             .downcast::<TokioIo<UnixStream>>()
             .map_err(|_other| io::Error::other("the upgraded stream is not the socket"))?;
-        Ok(Ok(Upgraded { stream: parts.io.into_inner(), early: parts.read_buf }))
+        let stream = parts.io.into_inner().into_std()?.into();
+        Ok(Ok(Upgraded { stream, early: parts.read_buf, resolved }))
     }
 }
 

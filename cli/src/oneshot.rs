@@ -127,9 +127,7 @@ impl OneShot {
         let early = link::memfd::sealed("early", b"").map_err(system)?;
         let body = SupervisorRequest::Attach { cage, pty, options };
         self.commands.request(body, vec![theirs.into(), early]).await?;
-        ours.set_nonblocking(true).map_err(system)?;
-        let stream = tokio::net::UnixStream::from_std(ours).map_err(system)?;
-        Ok(Upgraded { stream, early: Bytes::new() })
+        Ok(Upgraded { stream: ours.into(), early: Bytes::new(), resolved: None })
     }
 
     /// The exit, if the stream did not tell it: from the cage's events.

@@ -50,9 +50,8 @@ pub(crate) struct Viewer<'a> {
 
 impl Viewer<'_> {
     pub(crate) async fn view(&self, upgraded: Upgraded, ends: &mut Ends) -> io::Result<Ending> {
-        let Upgraded { stream, early } = upgraded;
-        let mut incoming = link::Incoming::new(&stream, &early);
-        let outgoing = link::Outgoing::new(&stream);
+        let Upgraded { stream, early, resolved: _ } = upgraded;
+        let (mut incoming, outgoing) = link::split(stream, &early)?;
         let hello = match incoming.next().await? {
             Some(Frame::Hello(hello)) => hello,
             Some(Frame::Close(close)) => return Ok(ending(close)),

@@ -1,6 +1,6 @@
-//! A descriptor that is read and written, and waits for room only while there is none.
+//! Descriptors that wait for room only while there is none: [`Duplex`] is read too.
 //!
-//! Watched both ways at all times, it would wake its owner whenever the other side has taken a
+//! Watched for room at all times, they would wake their owner whenever the other side has taken a
 //! byte: with every key, at the moment when the other side needs the processor.
 
 use crate::nonblocking::{watch_input, watch_room};
@@ -10,11 +10,21 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
+/// A duplicate, from the first write that found no room until nothing waits any more.
+type Room = Option<AsyncFd<OwnedFd>>;
+
+/// A descriptor that is read and written.
 #[derive(Debug)]
 pub struct Duplex {
     input: AsyncFd<OwnedFd>,
-    /// A duplicate, from the first write that found no room to [`Duplex::wrote_all`].
-    room: Option<AsyncFd<OwnedFd>>,
+    room: Room,
+}
+
+/// A descriptor that is only written.
+#[derive(Debug)]
+pub struct Outlet {
+    fd: OwnedFd,
+    room: Room,
 }
 
 impl Duplex {
@@ -49,27 +59,66 @@ impl Duplex {
     pub fn poll_write(
         &mut self,
         context: &mut Context<'_>,
-        mut write: impl FnMut(&OwnedFd) -> nix::Result<usize>,
+        write: impl FnMut(&OwnedFd) -> nix::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        loop {
-            let mut guard = match &self.room {
-                None => None,
-                Some(room) => Some(ready!(room.poll_write_ready(context))?),
-            };
-            match write(self.input.get_ref()) {
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => match &mut guard {
-                    Some(guard) => guard.clear_ready(),
-                    None => self.room = Some(watch_room(self.input.get_ref().try_clone()?)?),
-                },
-                other => return Poll::Ready(other.map_err(io::Error::from)),
-            }
-        }
+        poll_write(self.input.get_ref(), &mut self.room, context, write)
     }
 
     /// Nothing waits to be written any more.
     pub fn wrote_all(&mut self) {
         self.room = None;
+    }
+}
+
+impl Outlet {
+    /// Writes must not block, by the descriptor's flags or by those of each write.
+    #[must_use]
+    pub fn new(fd: OwnedFd) -> Self {
+        Self { fd, room: None }
+    }
+
+    #[must_use]
+    pub fn get_ref(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// As [`Duplex::poll_write`].
+    ///
+    /// # Errors
+    /// What `write` says, but for "no room now" and interruptions.
+    pub fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl FnMut(&OwnedFd) -> nix::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        poll_write(&self.fd, &mut self.room, context, write)
+    }
+
+    /// Nothing waits to be written any more.
+    pub fn wrote_all(&mut self) {
+        self.room = None;
+    }
+}
+
+fn poll_write(
+    fd: &OwnedFd,
+    room: &mut Room,
+    context: &mut Context<'_>,
+    mut write: impl FnMut(&OwnedFd) -> nix::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        let mut guard = match &*room {
+            None => None,
+            Some(room) => Some(ready!(room.poll_write_ready(context))?),
+        };
+        match write(fd) {
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => match &mut guard {
+                Some(guard) => guard.clear_ready(),
+                None => *room = Some(watch_room(fd.try_clone()?)?),
+            },
+            other => return Poll::Ready(other.map_err(io::Error::from)),
+        }
     }
 }
 

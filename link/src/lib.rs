@@ -15,7 +15,7 @@ pub mod pidfd;
 mod sys;
 
 #[cfg(feature = "tokio")]
-pub use duplex::Duplex;
+pub use duplex::{Duplex, Outlet};
 pub use packet::{LinkError, Listener, Packet, Packets};
 pub use peer::Peer;
 pub use pidfd::PidFd;

@@ -6,34 +6,25 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Both directions: what is often both read and written is better a [`crate::Duplex`].
-const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
-
-/// Waits of tokio on any pollable descriptor: PTY masters, pipes, pidfds, event files.
+/// Waits of tokio for input on any pollable descriptor: pipes, pidfds, event files. Room for
+/// writing wakes nobody; what is also written is a [`crate::Duplex`].
 ///
 /// # Errors
 /// Called outside a runtime, or the descriptor cannot be polled (EPERM: a regular file).
-pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    sys::watch(fd, BOTH)
-}
-
-/// The same for a descriptor that is only read: room for writing wakes nobody.
-///
-/// # Errors
-/// As for [`watch`].
 pub fn watch_input(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     sys::watch(fd, Interest::READABLE)
 }
 
-/// The same for a descriptor that is only written.
+/// The same for room.
 ///
 /// # Errors
-/// As for [`watch`].
+/// As for [`watch_input`].
 pub fn watch_room(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     sys::watch(fd, Interest::WRITABLE)
 }
 
-/// A packet link whose waits are tokio's. One reader and one writer at a time.
+/// A packet link whose waits are tokio's. One reader and one writer at a time. Room is waited for
+/// only while there is none, so that a packet that the peer takes wakes nobody here.
 #[derive(Debug)]
 pub struct AsyncPackets(AsyncFd<Packets>);
 
@@ -42,7 +33,7 @@ impl AsyncPackets {
     /// Called outside a runtime, or the descriptor cannot be polled.
     pub fn new(packets: Packets) -> io::Result<Self> {
         packets.set_nonblocking()?;
-        sys::watch(packets, BOTH).map(Self)
+        sys::watch(packets, Interest::READABLE).map(Self)
     }
 
     /// Cancel-safe: a packet is taken whole or not at all.
@@ -66,14 +57,16 @@ impl AsyncPackets {
     /// # Errors
     /// As for [`Packets::send`].
     pub async fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+        if self.try_send(bytes, fds)? {
+            return Ok(());
+        }
+        let room = watch_room(self.as_fd().try_clone_to_owned()?)?;
         loop {
-            let mut ready = self.0.writable().await?;
-            match self.0.get_ref().send(bytes, fds) {
-                Err(LinkError::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => {
-                    ready.clear_ready()
-                }
-                other => return other,
+            let mut ready = room.writable().await?;
+            if self.try_send(bytes, fds)? {
+                return Ok(());
             }
+            ready.clear_ready();
         }
     }
 

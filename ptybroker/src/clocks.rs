@@ -2,7 +2,7 @@
 
 use crate::boot::{Counter, Counters};
 use crate::broker::Happening;
-use link::nonblocking::watch;
+use link::nonblocking::watch_input;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -54,7 +54,7 @@ pub fn idle(ms: u64, active_at: Rc<Cell<Instant>>, inbox: Inbox) -> AbortHandle 
 /// Watches what the supervisor registered. A file that cannot be watched is read at the end all
 /// the same, so its absence costs promptness only.
 pub fn watch_cgroup(oom_event: Option<OwnedFd>, counters: &Counters, inbox: &Inbox) {
-    if let Some(event) = oom_event.and_then(|event| watch(event).ok()) {
+    if let Some(event) = oom_event.and_then(|event| watch_input(event).ok()) {
         let inbox = inbox.clone();
         tokio::task::spawn_local(async move {
             while wait_for_event(&event).await.is_ok() {
@@ -67,7 +67,8 @@ pub fn watch_cgroup(oom_event: Option<OwnedFd>, counters: &Counters, inbox: &Inb
 }
 
 fn watch_counter(counter: Option<&Counter>, alarm: Alarm, inbox: &Inbox) {
-    let Some(file) = counter.and_then(|c| c.duplicate().ok()).and_then(|fd| watch(fd).ok()) else {
+    let Some(file) = counter.and_then(|c| c.duplicate().ok()).and_then(|fd| watch_input(fd).ok())
+    else {
         return;
     };
     let inbox = inbox.clone();

@@ -8,7 +8,7 @@
 
 use crate::broker::Happening;
 use crate::events::EventLog;
-use link::nonblocking::{AsyncPackets, watch};
+use link::nonblocking::{AsyncPackets, watch_input};
 use link::{LinkError, Listener, Packet, Peer};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -111,7 +111,7 @@ pub async fn serve(
     channel: (mpsc::UnboundedSender<Outgoing>, mpsc::UnboundedReceiver<Outgoing>),
     inbox: mpsc::UnboundedSender<Happening>,
 ) -> io::Result<()> {
-    let door = watch(listener.as_fd().try_clone_to_owned()?)?;
+    let door = watch_input(listener.as_fd().try_clone_to_owned()?)?;
     nix::fcntl::fcntl(&listener, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
     let (replies, mut outgoing) = channel;
     let mut control =

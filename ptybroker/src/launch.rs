@@ -95,7 +95,7 @@ pub fn start(fds: &LaunchFds) -> Result<Launched, LaunchError> {
         drop(sys::write_raw(stub_end.as_raw_fd(), &[step, errno]));
         sys::exit_now(125);
     }
-    let watch = |fd| link::nonblocking::watch(nonblocking(fd)?);
+    let watch = |fd| link::nonblocking::watch_input(nonblocking(fd)?);
     Ok(Launched {
         monitor_pid: pid,
         orders,

@@ -14,6 +14,7 @@ use crate::viewer::crowd::{Crowd, Wish};
 use crate::viewer::outbox::Outbox;
 use crate::{broker::Happening, sys};
 use kept::{Kept, Stream};
+use link::nonblocking::{watch_input, watch_room};
 use nix::errno::Errno;
 use nix::unistd::{read, write};
 use std::collections::VecDeque;
@@ -205,14 +206,14 @@ impl Streams {
     }
 
     fn open(&mut self, ends: Ends) {
-        let watch = |fd: OwnedFd| {
+        let nonblocking = |fd: OwnedFd| {
             use nix::fcntl::{FcntlArg, OFlag, fcntl};
             fcntl(&fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-            link::nonblocking::watch(fd)
+            Ok(fd)
         };
-        self.stdin.pipe = ends.stdin.and_then(|fd| watch(fd).ok());
+        self.stdin.pipe = ends.stdin.and_then(|fd| nonblocking(fd).and_then(watch_room).ok());
         for (stream, fd) in [(Stream::Out, ends.out), (Stream::Err, ends.err)] {
-            if let Ok(pipe) = watch(fd) {
+            if let Ok(pipe) = nonblocking(fd).and_then(watch_input) {
                 self.sources.push(Source { stream, pipe, unread: true, rest: None });
             }
         }

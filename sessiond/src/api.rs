@@ -28,6 +28,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/versions", get(system::versions))
         .route("/shutdown", post(system::shutdown))
         .route("/resolve", get(resolve::resolve))
+        .route("/attach", get(attach::attach_any))
         .route("/projects", get(projects::list).post(projects::create))
         .route("/projects/{p}/sessions", post(sessions::create))
         .route("/sessions", get(sessions::list))

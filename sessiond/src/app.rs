@@ -4,6 +4,7 @@ use crate::access::Admission;
 use crate::store::{Result, Store};
 use crate::supervisor_link::SupervisorLink;
 use rusqlite::Connection;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Cages whose scrollback is fetched at the same time.
@@ -41,6 +42,22 @@ impl App {
             if changes.changed().await.is_err() {
                 return std::future::pending().await;
             }
+        }
+    }
+
+    /// The same for so long; nothing found is `None`. The first look is always taken to its end:
+    /// what it refuses is refused however short the time is.
+    ///
+    /// # Errors
+    /// What `look` says.
+    pub async fn within<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        look: impl Fn(&Connection) -> Result<Option<T>> + Clone + Send + 'static,
+    ) -> Result<Option<T>> {
+        match self.store.read(look.clone()).await? {
+            Some(found) => Ok(Some(found)),
+            None => tokio::time::timeout(patience, self.until(look)).await.ok().transpose(),
         }
     }
 }

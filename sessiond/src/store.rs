@@ -30,6 +30,8 @@ const QUEUE: usize = 1024;
 /// Most closures in one commit.
 const GROUP: usize = 256;
 const READERS: usize = 2;
+/// More than there are: each is compiled once for a connection.
+const STATEMENTS: usize = 128;
 /// Another process may hold the lock for a moment (a backup, `sqlite3` in a shell).
 const BUSY_MS: u64 = 2_000;
 
@@ -122,6 +124,7 @@ impl Store {
                 OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
             )?;
             connection.busy_timeout(Duration::from_millis(BUSY_MS))?;
+            connection.set_prepared_statement_cache_capacity(STATEMENTS);
             let queue = Arc::clone(&read_queue);
             threads.push(spawn("store-reader", move || read_all(&connection, &queue))?);
         }
@@ -216,7 +219,7 @@ fn prepare(connection: &Connection) -> Result<()> {
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "normal")?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    connection.set_prepared_statement_cache_capacity(128);
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
 }
 

@@ -47,7 +47,7 @@ async fn read(cage: CageId, pipe: OwnedFd, text: Rc<RefCell<Vec<u8>>>) {
     if fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).is_err() {
         return;
     }
-    let Ok(pipe) = link::nonblocking::watch(pipe) else { return };
+    let Ok(pipe) = link::nonblocking::watch_input(pipe) else { return };
     let mut buffer = [0_u8; 1024];
     while let Ok(mut ready) = pipe.readable().await {
         match nix::unistd::read(pipe.get_ref().as_fd(), &mut buffer) {

@@ -37,7 +37,7 @@ impl Started {
     /// Waits for its exec, or tells the step that failed.
     pub(crate) async fn executed(&mut self) -> Result<(), LaunchError> {
         let copy = self.report.try_clone().map_err(LaunchError::Fork)?;
-        let report = link::nonblocking::watch(copy).map_err(LaunchError::Fork)?;
+        let report = link::nonblocking::watch_input(copy).map_err(LaunchError::Fork)?;
         // A pipe is readable when the message or the end (exec closed it) is there.
         let _ready = report.readable().await.map_err(LaunchError::Fork)?;
         let mut message = Vec::new();
@@ -64,7 +64,7 @@ pub(crate) async fn ended(handle: &PidFd, pid: i32) {
 pub(crate) async fn wait_for(handle: &PidFd) {
     use std::os::fd::AsFd;
     let Ok(copy) = handle.as_fd().try_clone_to_owned() else { return };
-    if let Ok(watched) = link::nonblocking::watch(copy) {
+    if let Ok(watched) = link::nonblocking::watch_input(copy) {
         // An error here means that the reactor is gone, and with it everything else.
         let _ended = watched.readable().await;
     }

@@ -22,7 +22,7 @@ pub(crate) fn bind(supervisor: &Supervisor) -> io::Result<Listener> {
 pub(crate) async fn run(listener: Listener, supervisor: Rc<Supervisor>) -> io::Result<()> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     fcntl(&listener, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    let watched = link::nonblocking::watch(listener.as_fd().try_clone_to_owned()?)?;
+    let watched = link::nonblocking::watch_input(listener.as_fd().try_clone_to_owned()?)?;
     loop {
         let mut ready = watched.readable().await?;
         match listener.accept() {

@@ -265,6 +265,9 @@ pub struct Events {
     pub events: Vec<SessionEvent>,
 }
 
+/// The header of an upgrade by any ID that says, as JSON, what it meant: [`Resolved`].
+pub const RESOLVED: &str = "mews-resolved";
+
 /// What an ID argument means: a name, else a unique prefix or suffix (4 characters or more, any
 /// case) of a session's, run's, cage's or terminal's id. The fields below it are the newest ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

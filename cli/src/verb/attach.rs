@@ -41,8 +41,6 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     let keys = args.keys.parse()?;
     let api = Arc::new(Api::new());
-    let found = api.resolve(&args.id).await?;
-    let (cage, pty) = terminal_of(&found)?;
     let options = AttachOptions {
         join: join(args.take, args.observe, terminal::is_interactive()),
         view: View::Screen,
@@ -52,10 +50,11 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
         remote: false,
         runner: false,
     };
-    let upgraded = match api.attach(pty, &options).await {
-        Err(failure) if failure.is(ErrorCode::Gone) => return over(&failure, &found.name, say),
+    let (found, upgraded) = match api.attach_any(&args.id, &options).await {
+        Err(failure) if failure.is(ErrorCode::Gone) => return over(&failure, &args.id, say),
         other => other?,
     };
+    let (cage, pty) = terminal_of(&found)?;
     let mut ends = Ends::new().map_err(|error| Failure::new(error.to_string()))?;
     let viewer = Viewer {
         say,
@@ -81,7 +80,9 @@ fn join(take: bool, observe: bool, is_interactive: bool) -> Join {
 }
 
 /// It has ended already: its status, and where its words are.
-fn over(failure: &Failure, name: &str, say: &Say) -> Result<u8, Failure> {
+fn over(failure: &Failure, id: &str, say: &Say) -> Result<u8, Failure> {
+    let name = failure.error.details.get("name").and_then(serde_json::Value::as_str);
+    let name = name.unwrap_or(id);
     let exit = failure.error.details.get("exit").cloned();
     let exit: Option<Exit> = exit.and_then(|exit| serde_json::from_value(exit).ok());
     match exit {

@@ -1,6 +1,5 @@
 //! `logs -f`: only reads, until the end of the command or of patience.
 
-use super::link::{Incoming, Outgoing};
 use super::stdio::Output;
 use super::{Ending, Ends, ending};
 use crate::escape::rendered;
@@ -17,9 +16,8 @@ pub(crate) enum Form {
 }
 
 pub(crate) async fn follow(upgraded: Upgraded, form: Form, say: &Say) -> io::Result<Ending> {
-    let Upgraded { stream, early } = upgraded;
-    let mut incoming = Incoming::new(&stream, &early);
-    let mut outgoing = Outgoing::new(&stream);
+    let Upgraded { stream, early, resolved: _ } = upgraded;
+    let (mut incoming, mut outgoing) = super::link::split(stream, &early)?;
     let mut stdout = Output::stdout()?;
     let mut ends = Ends::new()?;
     let mut over = None;

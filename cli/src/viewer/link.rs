@@ -1,28 +1,35 @@
 //! The two directions of a viewer stream, each with its own buffer.
 
 use bytes::Bytes;
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv, send};
+use std::future::poll_fn;
 use std::io;
-use tokio::net::UnixStream;
+use std::os::fd::{AsRawFd, OwnedFd};
+use tokio::io::unix::AsyncFd;
 use wire::frame::{Decoder, Frame};
 
 /// One read of the socket.
 const READ_BYTES: usize = 128 * 1024;
 
-/// Frames from the broker.
+/// Frames from the broker, and frames to it; `early` was read of the stream before.
+pub(super) fn split(stream: OwnedFd, early: &Bytes) -> io::Result<(Incoming, Outgoing)> {
+    let mut decoder = Decoder::default();
+    decoder.feed(early);
+    let outlet = link::Outlet::new(stream.try_clone()?);
+    let stream = link::nonblocking::watch_input(stream)?;
+    let incoming = Incoming { stream, decoder, buffer: vec![0; READ_BYTES] };
+    Ok((incoming, Outgoing { stream: outlet, waiting: Vec::new(), written: 0 }))
+}
+
 #[derive(Debug)]
-pub(crate) struct Incoming<'a> {
-    stream: &'a UnixStream,
+pub(crate) struct Incoming {
+    stream: AsyncFd<OwnedFd>,
     decoder: Decoder,
     buffer: Vec<u8>,
 }
 
-impl<'a> Incoming<'a> {
-    pub(crate) fn new(stream: &'a UnixStream, early: &Bytes) -> Self {
-        let mut decoder = Decoder::default();
-        decoder.feed(early);
-        Self { stream, decoder, buffer: vec![0; READ_BYTES] }
-    }
-
+impl Incoming {
     /// A frame that is here already.
     pub(crate) fn buffered(&mut self) -> io::Result<Option<Frame>> {
         let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
@@ -35,31 +42,27 @@ impl<'a> Incoming<'a> {
             if let Some(frame) = self.buffered()? {
                 return Ok(Some(frame));
             }
-            self.stream.readable().await?;
-            match self.stream.try_read(&mut self.buffer) {
-                Ok(0) => return Ok(None),
+            let mut ready = self.stream.readable().await?;
+            let fd = self.stream.get_ref().as_raw_fd();
+            match recv(fd, &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) | Err(Errno::ECONNRESET) => return Ok(None),
                 Ok(count) => self.decoder.feed(self.buffer.get(..count).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-                Err(error) => return Err(error),
+                Err(Errno::EAGAIN) => ready.clear_ready(),
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
 }
 
-/// Frames to the broker.
 #[derive(Debug)]
-pub(crate) struct Outgoing<'a> {
-    stream: &'a UnixStream,
+pub(crate) struct Outgoing {
+    stream: link::Outlet,
     waiting: Vec<u8>,
     written: usize,
 }
 
-impl<'a> Outgoing<'a> {
-    pub(crate) fn new(stream: &'a UnixStream) -> Self {
-        Self { stream, waiting: Vec::new(), written: 0 }
-    }
-
+impl Outgoing {
     pub(crate) fn push(&mut self, frame: &Frame) {
         frame.encode(&mut self.waiting);
     }
@@ -69,10 +72,9 @@ impl<'a> Outgoing<'a> {
         self.push(frame);
         let rest = self.waiting.get(self.written..).unwrap_or_default();
         // Whatever is wrong is met again by the flush.
-        self.written += self.stream.try_write(rest).unwrap_or(0);
+        self.written += write(self.stream.get_ref(), rest).unwrap_or(0);
         if self.waiting() == 0 {
-            self.waiting.clear();
-            self.written = 0;
+            self.nothing_waits();
         }
     }
 
@@ -85,17 +87,21 @@ impl<'a> Outgoing<'a> {
     pub(crate) async fn flush(&mut self) {
         while self.waiting() > 0 {
             let rest = self.waiting.get(self.written..).unwrap_or_default();
-            let wrote = match self.stream.writable().await {
-                Ok(()) => self.stream.try_write(rest),
-                Err(error) => Err(error),
-            };
-            match wrote {
+            match poll_fn(|context| self.stream.poll_write(context, |fd| write(fd, rest))).await {
                 Ok(count) => self.written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_gone) => break,
             }
         }
+        self.nothing_waits();
+    }
+
+    fn nothing_waits(&mut self) {
         self.waiting.clear();
         self.written = 0;
+        self.stream.wrote_all();
     }
+}
+
+fn write(stream: &OwnedFd, bytes: &[u8]) -> nix::Result<usize> {
+    send(stream.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL)
 }

@@ -15,8 +15,8 @@ const UNHEARD: Duration = Duration::from_secs(2);
 
 pub(super) async fn view(
     viewer: &Viewer<'_>,
-    incoming: Incoming<'_>,
-    outgoing: Outgoing<'_>,
+    incoming: Incoming,
+    outgoing: Outgoing,
     hello: &Hello,
     ends: &mut Ends,
 ) -> io::Result<Ending> {
@@ -40,8 +40,8 @@ pub(super) async fn view(
 
 struct Pipes<'a> {
     viewer: &'a Viewer<'a>,
-    incoming: Incoming<'a>,
-    outgoing: Outgoing<'a>,
+    incoming: Incoming,
+    outgoing: Outgoing,
     stdout: Output,
     stderr: Output,
     input: Input,

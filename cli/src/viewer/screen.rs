@@ -23,8 +23,8 @@ const GOODBYE: Duration = Duration::from_millis(500);
 
 pub(super) async fn view(
     viewer: &Viewer<'_>,
-    incoming: Incoming<'_>,
-    outgoing: Outgoing<'_>,
+    incoming: Incoming,
+    outgoing: Outgoing,
     hello: &Hello,
     ends: &mut Ends,
 ) -> io::Result<Ending> {
@@ -49,8 +49,8 @@ pub(super) async fn view(
 
 struct Screen<'a> {
     viewer: &'a Viewer<'a>,
-    incoming: Incoming<'a>,
-    outgoing: Outgoing<'a>,
+    incoming: Incoming,
+    outgoing: Outgoing,
     output: Output,
     input: Input,
     input_ended: bool,

@@ -1,12 +1,17 @@
 //! Standard input and outputs without blocking the loop, and without changing the open files that
 //! the caller's shell shares with us (O_NONBLOCK would stay on them).
 
+use link::Outlet;
 use std::fs::File;
+use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
+
+/// The most that one read of a terminal gives.
+const TERMINAL_READ_BYTES: usize = 4095;
 
 /// Standard input: a zero-time poll before each read, then a read that cannot block.
 #[derive(Debug)]
@@ -36,20 +41,23 @@ impl Input {
         match self {
             Self::Closed => Ok(Vec::new()),
             Self::Plain(fd) => read_some(fd, max),
-            Self::Watched { fd, is_terminal } => {
-                loop {
-                    let mut ready = fd.readable().await?;
-                    if *is_terminal && is_in_background(fd.get_ref()) {
-                        // Reading now would stop us (SIGTTIN); the keys are the shell's.
-                        tokio::time::sleep(Duration::from_millis(300)).await;
-                    } else if is_readable(fd.get_ref())? {
-                        break;
-                    } else {
+            Self::Watched { fd, is_terminal } => loop {
+                let mut ready = fd.readable().await?;
+                if *is_terminal && is_in_background(fd.get_ref()) {
+                    // Reading now would stop us (SIGTTIN); the keys are the shell's.
+                    tokio::time::sleep(Duration::from_millis(300)).await;
+                } else if is_readable(fd.get_ref())? {
+                    let bytes = read_some(fd.get_ref(), max)?;
+                    if *is_terminal && bytes.len() < TERMINAL_READ_BYTES.min(max) {
+                        // That was all. To ask for more would wait for the kernel's worker, just
+                        // when it is needed for this key.
                         ready.clear_ready();
                     }
+                    return Ok(bytes);
+                } else {
+                    ready.clear_ready();
                 }
-                read_some(fd.get_ref(), max)
-            }
+            },
         }
     }
 }
@@ -88,9 +96,9 @@ pub(crate) struct Output {
 #[derive(Debug)]
 enum Sink {
     /// A terminal or pipe, opened anew and so non-blocking for us alone.
-    Own(AsyncFd<OwnedFd>),
+    Own(Outlet),
     /// A socket: non-blocking call by call.
-    Socket(AsyncFd<OwnedFd>),
+    Socket(Outlet),
     /// A file, or something that cannot be opened anew: written to as it is.
     Plain(OwnedFd),
 }
@@ -108,10 +116,10 @@ impl Output {
         use nix::sys::stat::{SFlag, fstat};
         let kind = SFlag::from_bits_truncate(fstat(&fd)?.st_mode & SFlag::S_IFMT.bits());
         let sink = if kind == SFlag::S_IFSOCK {
-            Sink::Socket(link::nonblocking::watch_room(fd)?)
+            Sink::Socket(Outlet::new(fd))
         } else if kind == SFlag::S_IFIFO || kind == SFlag::S_IFCHR {
-            match open_anew(number).and_then(link::nonblocking::watch_room) {
-                Ok(own) => Sink::Own(own),
+            match open_anew(number) {
+                Ok(own) => Sink::Own(Outlet::new(own)),
                 Err(_not_allowed) => Sink::Plain(fd),
             }
         } else {
@@ -131,6 +139,9 @@ impl Output {
     pub(crate) fn discard(&mut self) {
         self.waiting.clear();
         self.written = 0;
+        if let Sink::Own(outlet) | Sink::Socket(outlet) = &mut self.sink {
+            outlet.wrote_all();
+        }
     }
 
     /// Writes until nothing waits. Cancel-safe: what is written is not written again.
@@ -147,34 +158,24 @@ impl Output {
 }
 
 impl Sink {
-    async fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
+    async fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
         use nix::sys::socket::{MsgFlags, send};
-        use std::os::fd::AsRawFd;
         match self {
             Self::Plain(fd) => loop {
-                match nix::unistd::write(fd, bytes) {
+                match nix::unistd::write(&*fd, bytes) {
                     Err(nix::errno::Errno::EINTR) => {}
                     other => return Ok(other?),
                 }
             },
-            Self::Own(fd) => ready(fd, || nix::unistd::write(fd, bytes)).await,
-            Self::Socket(fd) => {
-                let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-                ready(fd, || send(fd.as_raw_fd(), bytes, flags)).await
+            Self::Own(outlet) => {
+                let write = |fd: &OwnedFd| nix::unistd::write(fd, bytes);
+                poll_fn(|context| outlet.poll_write(context, write)).await
             }
-        }
-    }
-}
-
-/// Tries, and waits where the answer is "not now".
-async fn ready(fd: &AsyncFd<OwnedFd>, write: impl Fn() -> nix::Result<usize>) -> io::Result<usize> {
-    use nix::errno::Errno;
-    loop {
-        let mut ready = fd.writable().await?;
-        match write() {
-            Err(Errno::EAGAIN) => ready.clear_ready(),
-            Err(Errno::EINTR) => {}
-            other => return Ok(other?),
+            Self::Socket(outlet) => {
+                let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+                let write = |fd: &OwnedFd| send(fd.as_raw_fd(), bytes, flags);
+                poll_fn(|context| outlet.poll_write(context, write)).await
+            }
         }
     }
 }

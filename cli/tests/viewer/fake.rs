@@ -128,7 +128,11 @@ fn serve(
         let (method, path) = line.split_once(' ').unwrap();
         let path = path.split_once(['?', ' ']).map_or(path, |(path, _)| path);
         if path.ends_with("/attach") {
-            let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: mews.v1.viewer\r\n\r\n";
+            let head = format!(
+                "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+                 upgrade: mews.v1.viewer\r\nmews-resolved: {}\r\n\r\n",
+                json!(found)
+            );
             stream.write_all(head.as_bytes()).unwrap();
             viewer.send(stream).unwrap();
             return;

@@ -7,7 +7,7 @@ use crate::boot::{LaunchFds, StateDir};
 use crate::launch::{self, LaunchError, Words};
 use crate::lockup::{self, LockupError};
 use cage::orders::{Attestation, Order, Program, Report, pack_order};
-use link::nonblocking::{AsyncPackets, watch};
+use link::nonblocking::{AsyncPackets, watch_input};
 use link::{LinkError, PidFd};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
@@ -110,7 +110,7 @@ pub async fn start(
         if ptys_max > 0 {
             cage::devpts::limit(init_pid, ptys_max)?;
         }
-        let handle = |pid| watch(PidFd::open(pid)?.into());
+        let handle = |pid| watch_input(PidFd::open(pid)?.into());
         let init = handle(init_pid).map_err(StartError::Handles)?;
         let monitor = handle(monitor_pid).map_err(StartError::Handles)?;
         let processes = Processes { init, monitor, _status: status };
@@ -165,7 +165,7 @@ fn unexpected(what: &str) -> StartError {
 }
 
 async fn tether_ends(tether: BorrowedFd<'_>) {
-    let Ok(tether) = tether.try_clone_to_owned().and_then(watch) else { return };
+    let Ok(tether) = tether.try_clone_to_owned().and_then(watch_input) else { return };
     wait_for_end(&tether).await;
 }
 

@@ -6,26 +6,28 @@
 
 use super::Shared;
 use super::caller::Caller;
-use super::error::Answer;
+use super::error::{Answer, ApiError};
 use super::extract::{Ids, Query};
-use super::ptys::{found, open};
+use super::ptys::{find, found, open};
+use super::resolve;
 use crate::access::Verb;
 use crate::app::App;
 use crate::clock::now_ms;
 use crate::store::{ptys, sessions};
-use crate::supervisor_link::{Connection, RequestError};
+use crate::supervisor_link::{self, RequestError};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use rusqlite::Connection;
 use serde::Deserialize;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::api::{PtyView, UPGRADE};
+use wire::api::{PtyView, RESOLVED, Resolved, UPGRADE};
 use wire::frame::{Close, CloseReason, Frame};
 use wire::supervisor::SupervisorRequest;
 use wire::{AttachOptions, ErrorCode, Exit, WireError};
@@ -38,27 +40,79 @@ pub(super) struct AttachQuery {
     options: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+pub(super) struct AttachAnyQuery {
+    id: String,
+    options: Option<String>,
+}
+
 pub(super) async fn attach(
     State(app): Shared,
     caller: Caller,
     ids: Ids,
     Query(query): Query<AttachQuery>,
-    mut request: Request,
+    request: Request,
 ) -> Answer<Response> {
     let options = options(query.options.as_deref())?;
     let pty = found(&app, &caller, Verb::Attach, ids.pty()?).await?;
+    upgrade(app, caller, (pty, options), request)
+}
+
+/// By whatever an operator would type; what it meant stands in a header of the answer.
+pub(super) async fn attach_any(
+    State(app): Shared,
+    caller: Caller,
+    Query(query): Query<AttachAnyQuery>,
+    request: Request,
+) -> Answer<Response> {
+    let options = options(query.options.as_deref())?;
+    let who = caller.operator;
+    let read = move |db: &Connection| {
+        let resolved = resolve::find(db, who, &query.id)?;
+        let id = resolved.pty.ok_or_else(|| nothing_ran(&resolved))?;
+        Ok((find(db, who, Verb::Attach, id)?, resolved))
+    };
+    let (pty, resolved) = app.store.read(read).await?;
+    // Who typed an id may not know the name that `mews logs` takes.
+    let named = |ApiError(mut error): ApiError| {
+        if let Some(details) = error.details.as_object_mut() {
+            details.insert("name".to_owned(), resolved.name.clone().into());
+        }
+        ApiError(error)
+    };
+    let mut response = upgrade(app, caller, (pty, options), request).map_err(named)?;
+    let resolved = serde_json::to_vec(&resolved).ok();
+    if let Some(value) = resolved.and_then(|json| HeaderValue::try_from(json).ok()) {
+        response.headers_mut().insert(RESOLVED, value);
+    }
+    Ok(response)
+}
+
+fn nothing_ran(resolved: &Resolved) -> WireError {
+    let name = &resolved.name;
+    let words = format!("Nothing has run in {name} yet; `mews inspect {name}` shows what it is.");
+    WireError::new(ErrorCode::NotFound, words)
+}
+
+fn upgrade(
+    app: Arc<App>,
+    caller: Caller,
+    what: (PtyView, AttachOptions),
+    mut request: Request,
+) -> Answer<Response> {
+    let (pty, options) = what;
     if !asks_for_upgrade(request.headers()) {
         let words =
             format!("Attach is an upgrade: send 'Connection: upgrade, Upgrade: {UPGRADE}'.");
         return Err(WireError::new(ErrorCode::BadRequest, words).into());
     }
     let pty = open(pty)?;
-    let link = app.link.current()?;
+    let upstream = app.link.current()?;
     let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
         let words = "This connection cannot be upgraded; use HTTP/1.1.";
         return Err(WireError::new(ErrorCode::BadRequest, words).into());
     };
-    tokio::spawn(hand_down(app, caller, link, (pty, options), upgrade));
+    tokio::spawn(hand_down(app, caller, upstream, (pty, options), upgrade));
     let headers = [(header::CONNECTION, "upgrade"), (header::UPGRADE, UPGRADE)];
     Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
 }
@@ -84,7 +138,7 @@ fn asks_for_upgrade(headers: &HeaderMap) -> bool {
 async fn hand_down(
     app: Arc<App>,
     caller: Caller,
-    link: Connection,
+    link: supervisor_link::Connection,
     what: (PtyView, AttachOptions),
     upgrade: OnUpgrade,
 ) {
@@ -120,7 +174,7 @@ struct Missed {
 
 async fn pass(
     caller: &Caller,
-    link: &Connection,
+    link: &supervisor_link::Connection,
     what: (&PtyView, AttachOptions),
     upgraded: Upgraded,
 ) -> Result<(), Missed> {
@@ -166,8 +220,8 @@ async fn close(app: &App, pty: &PtyView, error: &RequestError) -> Close {
 }
 
 async fn end_of(app: &App, pty: wire::PtyId) -> Option<Exit> {
-    let told = app.until(move |db| Ok(ptys::get(db, pty)?.and_then(|row| row.exit)));
-    tokio::time::timeout(END_DUE, told).await.ok()?.ok()
+    let told = app.within(END_DUE, move |db| Ok(ptys::get(db, pty)?.and_then(|row| row.exit)));
+    told.await.ok()?
 }
 
 fn say(mut stream: &UnixStream, close: &Close) -> std::io::Result<()> {

@@ -36,20 +36,12 @@ pub(super) async fn list(
     let (who, id) = (caller.operator, ids.session()?);
     let limit = query.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
     let after = query.after;
-    let look = move |db: &rusqlite::Connection| {
-        visible(db, who, Verb::Read, id)?;
-        events::after(db, id, after, limit)
-    };
-    let epoch = app.epoch;
     let patience = Duration::from_millis(query.wait_ms.min(WAIT_MAX_MS));
-    let some = app.until(move |db| look(db).map(|found| (!found.is_empty()).then_some(found)));
-    let events = if patience.is_zero() {
-        app.store.read(look).await?
-    } else {
-        match tokio::time::timeout(patience, some).await {
-            Ok(found) => found?,
-            Err(_elapsed) => Vec::new(),
-        }
-    };
-    Ok(Json(Events { epoch, events }))
+    let some = app.within(patience, move |db| {
+        visible(db, who, Verb::Read, id)?;
+        let found = events::after(db, id, after, limit)?;
+        Ok((!found.is_empty()).then_some(found))
+    });
+    let events = some.await?.unwrap_or_default();
+    Ok(Json(Events { epoch: app.epoch, events }))
 }

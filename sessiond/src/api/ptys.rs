@@ -158,7 +158,7 @@ pub(super) async fn wait(
     let (who, id) = (caller.operator, ids.pty()?);
     let patience = query.timeout_ms.unwrap_or(WAIT_DEFAULT_MS).min(WAIT_MAX_MS);
     // A run's own command has ended only when its run has: whoever waited then sees both.
-    let ended = app.until(move |db| {
+    let ended = app.within(Duration::from_millis(patience), move |db| {
         let pty = find(db, who, Verb::Read, id)?;
         if !pty.main {
             return Ok(pty.exit);
@@ -167,8 +167,5 @@ pub(super) async fn wait(
         let told = cage.is_none_or(|cage| cage.phase == Phase::Gone || cage.exit.is_some());
         Ok(pty.exit.filter(|_exit| told))
     });
-    match tokio::time::timeout(Duration::from_millis(patience), ended).await {
-        Ok(exit) => Ok(Json(json!({ "exit": exit? }))),
-        Err(_elapsed) => Ok(Json(json!({ "exit": null }))),
-    }
+    Ok(Json(json!({ "exit": ended.await? })))
 }

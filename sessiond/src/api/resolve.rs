@@ -4,7 +4,7 @@ use super::Shared;
 use super::caller::Caller;
 use super::error::Answer;
 use super::extract::Query;
-use crate::access;
+use crate::access::{self, Operator};
 use crate::store::Result;
 use crate::store::column::Word;
 use crate::store::sessions;
@@ -39,18 +39,19 @@ pub(super) async fn resolve(
     caller: Caller,
     Query(query): Query<ResolveQuery>,
 ) -> Answer<Json<Resolved>> {
-    let owner = access::scope(caller.operator);
-    let own = caller.operator.uid;
-    let found = app.store.read(move |db| {
-        let named = by_name(db, own, owner, &query.id)?;
-        let candidates = if named.is_empty() { by_part(db, owner, &query.id)? } else { named };
-        match decide(&candidates) {
-            Some(one) => newest(db, one),
-            None if candidates.is_empty() => Err(none(&query.id).into()),
-            None => Err(ambiguous(&query.id, &candidates).into()),
-        }
-    });
-    Ok(Json(found.await?))
+    let who = caller.operator;
+    Ok(Json(app.store.read(move |db| find(db, who, &query.id)).await?))
+}
+
+pub(super) fn find(db: &Connection, who: Operator, id: &str) -> Result<Resolved> {
+    let owner = access::scope(who);
+    let named = by_name(db, who.uid, owner, id)?;
+    let candidates = if named.is_empty() { by_part(db, owner, id)? } else { named };
+    match decide(&candidates) {
+        Some(one) => newest(db, one),
+        None if candidates.is_empty() => Err(none(id).into()),
+        None => Err(ambiguous(id, &candidates).into()),
+    }
 }
 
 fn none(id: &str) -> WireError {

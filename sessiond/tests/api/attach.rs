@@ -9,12 +9,21 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::Cause;
-use wire::api::{BASE, UPGRADE};
+use wire::api::{BASE, RESOLVED, Resolved, UPGRADE};
 use wire::supervisor::SupervisorRequest;
 
+const TAKE: &str = "%7B%22join%22%3A%22take%22%7D";
+
 async fn ask(daemon: &Daemon, pty: &str, upgrade: &str) -> Response<Incoming> {
-    let options = "%7B%22join%22%3A%22take%22%7D";
-    let request = Request::get(format!("{BASE}/ptys/{pty}/attach?options={options}"))
+    get(daemon, &format!("{BASE}/ptys/{pty}/attach?options={TAKE}"), upgrade).await
+}
+
+async fn ask_any(daemon: &Daemon, id: &str, upgrade: &str) -> Response<Incoming> {
+    get(daemon, &format!("{BASE}/attach?id={id}&options={TAKE}"), upgrade).await
+}
+
+async fn get(daemon: &Daemon, path: &str, upgrade: &str) -> Response<Incoming> {
+    let request = Request::get(path)
         .header("host", "mews")
         .header("connection", "Upgrade")
         .header("upgrade", upgrade)
@@ -79,6 +88,31 @@ fn bytes_sent_with_the_request_go_down_with_the_stream() {
         stream.write_all(head.as_bytes()).await.unwrap();
         daemon.fake.until(|state| !state.viewers.is_empty()).await;
         assert_eq!(daemon.fake.state().viewers[0].1, b"EARLY");
+    });
+}
+
+#[test]
+fn any_id_attaches_and_the_answer_says_what_it_meant() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let started = daemon.started().await;
+        let session = started.session.to_string();
+        for id in [started.pty.to_string(), session.clone(), session[20..].to_lowercase()] {
+            let answer = ask_any(&daemon, &id, UPGRADE).await;
+            assert_eq!(answer.status(), 101, "{id}");
+            let said = answer.headers().get(RESOLVED).unwrap().as_bytes();
+            let said: Resolved = serde_json::from_slice(said).unwrap();
+            assert_eq!((said.session, said.cage), (started.session, Some(started.cage)));
+            assert_eq!(said.pty, Some(started.pty));
+        }
+        daemon.fake.until(|state| state.viewers.len() == 3).await;
+        assert_eq!(error(ask_any(&daemon, "nobody", UPGRADE).await).await.0, 404);
+        assert_eq!(error(ask_any(&daemon, &session, "websocket").await).await.0, 400);
+        daemon.fake.end(started.cage, &exit(Some(3), None, Cause::Exited));
+        daemon.state(&session, "ended").await;
+        let (status, told) = error(ask_any(&daemon, &session, UPGRADE).await).await;
+        assert_eq!((status, &told["error"]["details"]["exit"]["code"]), (410, &json!(3)));
+        assert!(told["error"]["details"]["name"].as_str().is_some_and(|name| !name.is_empty()));
     });
 }
 

@@ -137,6 +137,7 @@ fn two_operators_do_not_see_each_other_and_root_sees_both() {
                 ("POST", format!("{run}/cancel")),
                 ("GET", pty.clone()),
                 ("GET", format!("{pty}/attach")),
+                ("GET", format!("/attach?id={}", part("pty"))),
                 ("GET", format!("{pty}/scrollback")),
                 ("POST", format!("{pty}/input")),
                 ("POST", format!("{pty}/wait?timeout_ms=0")),

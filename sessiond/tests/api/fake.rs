@@ -79,7 +79,7 @@ impl Fake {
         self.stop();
         let listener = Listener::bind(socket, 0o666).unwrap();
         fcntl(&listener, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
-        let listener = link::nonblocking::watch(listener.into()).unwrap();
+        let listener = link::nonblocking::watch_input(listener.into()).unwrap();
         let fake = self.clone();
         let task = tokio::spawn(async move {
             loop {
