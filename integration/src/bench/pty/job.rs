@@ -69,6 +69,14 @@ impl Jobs {
         fs::read_to_string(self.folder.join(name)).ok()?.trim().parse().ok()
     }
 
+    /// A file of full lines, so many bytes on a terminal.
+    pub(crate) fn lines(&self, bytes: u64) -> anyhow::Result<&'static str> {
+        let line = "a".repeat(COLUMNS) + "\n";
+        let count = usize::try_from(bytes)? / (line.len() + 1);
+        fs::write(self.folder.join("lines"), line.repeat(count) + DONE + "\n")?;
+        Ok("lines")
+    }
+
     /// The job's process, where it is not in a cage.
     pub(crate) fn pid(&self) -> Option<i32> {
         fs::read_to_string(self.folder.join("pid")).ok()?.trim().parse().ok()
@@ -86,6 +94,9 @@ impl Jobs {
         anyhow::bail!("the job does not take input")
     }
 }
+
+/// Columns of the lines that are painted.
+const COLUMNS: usize = 200;
 
 /// As the jobs write it.
 pub(crate) fn seconds(time: SystemTime) -> f64 {

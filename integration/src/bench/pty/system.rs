@@ -83,10 +83,7 @@ impl<'a> Systems<'a> {
         let (cols, rows) = (size.0.to_string(), size.1.to_string());
         self.jobs.clear();
         match kind {
-            Kind::Bare => {
-                let program = self.program(&["sh", &script])?;
-                return Client::start(&program, self.jobs.folder(), size);
-            }
+            Kind::Bare => return self.start_bare(&["sh", &script], size),
             Kind::Dtach => {
                 let socket = self.socket();
                 self.run(&["dtach", "-n", &socket, "-r", "none", "-E", "-z", "sh", &script])?;
@@ -96,6 +93,11 @@ impl<'a> Systems<'a> {
         }
         self.jobs.stamp("up")?;
         self.attach(kind, &[], size)
+    }
+
+    /// A program on a terminal of ours.
+    pub(crate) fn start_bare(&self, words: &[&str], size: (u16, u16)) -> anyhow::Result<Client> {
+        Client::start(&self.program(words)?, self.jobs.folder(), size)
     }
 
     /// Another client of the one job; `options` for mews.
