@@ -57,7 +57,7 @@ impl Bench {
             never: vec![self.folder.path().join("run")],
             never_write: Vec::new(),
         };
-        cage::plan::resolve(&policy, &facts, &request, &RealPaths).unwrap()
+        cage::plan::resolve(&policy, &facts, &request, &RealPaths::default()).unwrap()
     }
 
     /// Descriptors come through bash: 10 the options, 11 and up the synthetic files.

@@ -128,7 +128,7 @@ pub(crate) fn plan_for(
         never: vec![dirs.run.clone(), dirs.state.clone()],
         never_write: vec![dirs.config.clone()],
     };
-    Ok(::cage::plan::resolve(&policy, &supervisor.facts, &request, &RealPaths)?)
+    Ok(::cage::plan::resolve(&policy, &supervisor.facts, &request, &RealPaths::default())?)
 }
 
 fn take_uid(supervisor: &Supervisor, peer: Peer) -> Result<u32, WireError> {

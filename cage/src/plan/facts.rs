@@ -1,5 +1,8 @@
 //! What a plan is made from, beside the policy: the host's facts, the file tree, the request.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use wire::Overrides;
 
@@ -83,9 +86,23 @@ pub trait HostPaths {
     fn world_readable(&self, path: &Path) -> bool;
 }
 
-/// The real tree, with the eyes of the calling process.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RealPaths;
+/// The real tree, with the eyes of the calling process. Made for one plan: a folder's own links are
+/// resolved once, as most of what a policy names lies in the same few.
+#[derive(Debug, Default)]
+pub struct RealPaths {
+    folders: RefCell<BTreeMap<PathBuf, Option<PathBuf>>>,
+}
+
+impl RealPaths {
+    fn folder(&self, path: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.folders.borrow().get(path) {
+            return known.clone();
+        }
+        let real = self.canonical(path);
+        self.folders.borrow_mut().insert(path.to_owned(), real.clone());
+        real
+    }
+}
 
 impl HostPaths for RealPaths {
     fn kind(&self, path: &Path) -> Option<PathKind> {
@@ -100,7 +117,17 @@ impl HostPaths for RealPaths {
     }
 
     fn canonical(&self, path: &Path) -> Option<PathBuf> {
-        std::fs::canonicalize(path).ok()
+        // The root, or something like `a/..`.
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return std::fs::canonicalize(path).ok();
+        };
+        let real = self.folder(parent)?.join(name);
+        match std::fs::read_link(&real) {
+            Ok(_elsewhere) => std::fs::canonicalize(real).ok(),
+            // There, and not a link.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => Some(real),
+            Err(_not_there) => None,
+        }
     }
 
     fn link(&self, path: &Path) -> Option<PathBuf> {
@@ -115,5 +142,53 @@ impl HostPaths for RealPaths {
     fn world_readable(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
         std::fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o004 != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn real_paths_are_those_of_the_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("a/b")).unwrap();
+        std::fs::write(at("a/file"), "").unwrap();
+        for (target, link) in [
+            ("a", "to-folder"),
+            ("a/file", "to-file"),
+            ("to-folder/b", "through"),
+            ("nothing", "dangling"),
+            ("loop", "loop"),
+        ] {
+            std::os::unix::fs::symlink(target, at(link)).unwrap();
+        }
+        let paths = RealPaths::default();
+        for name in [
+            "a",
+            "a/b",
+            "a/file",
+            "a/./b",
+            "a/b/..",
+            "a/b/../file",
+            "to-folder",
+            "to-folder/file",
+            "to-folder/b",
+            "to-file",
+            "through",
+            "through/..",
+            "dangling",
+            "loop",
+            "loop/x",
+            "nothing",
+            "nothing/x",
+            "a/file/x",
+            "a/nothing",
+        ] {
+            let path = at(name);
+            assert_eq!(paths.canonical(&path), std::fs::canonicalize(&path).ok(), "{name}");
+        }
+        assert_eq!(paths.canonical(Path::new("/")), Some(PathBuf::from("/")));
     }
 }

@@ -87,5 +87,6 @@ pub(crate) fn resolve(workspace: &Path) -> anyhow::Result<CagePlan> {
         never: Vec::new(),
         never_write: Vec::new(),
     };
-    cage::plan::resolve(&policy, &facts, &request, &RealPaths).context("the plan of policy shell")
+    cage::plan::resolve(&policy, &facts, &request, &RealPaths::default())
+        .context("the plan of policy shell")
 }
