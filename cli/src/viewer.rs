@@ -5,11 +5,11 @@
 
 pub(crate) mod follow;
 pub(crate) mod keys;
-mod link;
 pub(crate) mod modes;
 mod pipes;
 mod screen;
 mod stdio;
+mod stream;
 
 use crate::control::Control;
 use crate::http::Upgraded;
@@ -51,7 +51,7 @@ pub(crate) struct Viewer<'a> {
 impl Viewer<'_> {
     pub(crate) async fn view(&self, upgraded: Upgraded, ends: &mut Ends) -> io::Result<Ending> {
         let Upgraded { stream, early, resolved: _ } = upgraded;
-        let (mut incoming, outgoing) = link::split(stream, &early)?;
+        let (mut incoming, outgoing) = stream::split(stream, &early)?;
         let hello = match incoming.next().await? {
             Some(Frame::Hello(hello)) => hello,
             Some(Frame::Close(close)) => return Ok(ending(close)),

@@ -25,28 +25,8 @@ impl App {
         Self { store, link, epoch, admission, filing: Semaphore::new(FILING) }
     }
 
-    /// Looks again with every commit until `look` finds what it looks for.
-    ///
-    /// # Errors
-    /// What `look` says.
-    pub async fn until<T: Send + 'static>(
-        &self,
-        look: impl Fn(&Connection) -> Result<Option<T>> + Clone + Send + 'static,
-    ) -> Result<T> {
-        let mut changes = self.store.changes();
-        loop {
-            changes.mark_unchanged();
-            if let Some(found) = self.store.read(look.clone()).await? {
-                return Ok(found);
-            }
-            if changes.changed().await.is_err() {
-                return std::future::pending().await;
-            }
-        }
-    }
-
-    /// The same for so long; nothing found is `None`. The first look is always taken to its end:
-    /// what it refuses is refused however short the time is.
+    /// Looks again with every commit until `look` finds what it looks for, for so long; `None`: not
+    /// found. Each look is taken to its end: what it refuses is refused however short the time is.
     ///
     /// # Errors
     /// What `look` says.
@@ -55,9 +35,17 @@ impl App {
         patience: Duration,
         look: impl Fn(&Connection) -> Result<Option<T>> + Clone + Send + 'static,
     ) -> Result<Option<T>> {
-        match self.store.read(look.clone()).await? {
-            Some(found) => Ok(Some(found)),
-            None => tokio::time::timeout(patience, self.until(look)).await.ok().transpose(),
+        let mut changes = self.store.changes();
+        let mut over = std::pin::pin!(tokio::time::sleep(patience));
+        loop {
+            changes.mark_unchanged();
+            if let Some(found) = self.store.read(look.clone()).await? {
+                return Ok(Some(found));
+            }
+            tokio::select! {
+                Ok(()) = changes.changed() => {}
+                () = &mut over => return Ok(None),
+            }
         }
     }
 }

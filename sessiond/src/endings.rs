@@ -51,18 +51,15 @@ pub async fn end_cage(
             if matches!(error.code, ErrorCode::NotFound | ErrorCode::Gone) => {}
         Err(error) => return Err(error.into()),
     }
-    let gone = app.until(move |db| {
+    let gone = app.within(TOLD, move |db| {
         let over =
             cages::bare(db, cage)?.is_none_or(|row| row.phase == Phase::Gone && row.exit.is_some());
         Ok(over.then_some(()))
     });
-    match tokio::time::timeout(TOLD, gone).await {
-        Ok(told) => Ok(told?),
-        Err(_elapsed) => Err(WireError::new(
-            ErrorCode::Conflict,
-            "The cage is being started or its end was not told yet; try again.",
-        )),
-    }
+    gone.await?.ok_or_else(|| {
+        let words = "The cage is being started or its end was not told yet; try again.";
+        WireError::new(ErrorCode::Conflict, words)
+    })
 }
 
 /// Cancels a run: all its cages end.

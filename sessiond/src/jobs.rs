@@ -216,7 +216,7 @@ fn went(db: &Database, made: Made, spawned: &Spawned) -> Result<()> {
 
 /// Waits until a start has succeeded or failed, and says which.
 async fn decided(app: &App, made: Made) -> Result<Started, WireError> {
-    let outcome = app.until(move |db| {
+    let outcome = app.within(DECIDED, move |db| {
         let Some(run) = runs::get(db, made.run)? else {
             return Ok(Some(Err(access::not_found("run"))));
         };
@@ -231,10 +231,7 @@ async fn decided(app: &App, made: Made) -> Result<Started, WireError> {
         }
         started(db, made).map(|started| Some(Ok(started)))
     });
-    match tokio::time::timeout(DECIDED, outcome).await {
-        Ok(outcome) => outcome?,
-        Err(_elapsed) => Err(unavailable()),
-    }
+    outcome.await?.unwrap_or_else(|| Err(unavailable()))
 }
 
 fn never_started() -> WireError {

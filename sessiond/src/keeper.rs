@@ -178,13 +178,13 @@ pub async fn forget(connection: &Connection, cage: CageId) {
 /// Gives the events of a cage that is gone their time, then lets the snapshot decide.
 async fn settle(app: &Arc<App>, connection: &Connection, state: CageState) {
     let (cage, run) = (state.cage, state.run);
-    let over = app.until(move |db| {
+    let over = app.within(EVENTS_DUE, move |db| {
         let gone = crate::store::cages::bare(db, cage)?
             .is_none_or(|row| row.phase == wire::supervisor::Phase::Gone);
         let ended = crate::store::runs::get(db, run)?.is_none_or(|row| row.exit.is_some());
         Ok((gone && ended).then_some(()))
     });
-    if tokio::time::timeout(EVENTS_DUE, over).await.is_ok() {
+    if !matches!(over.await, Ok(None)) {
         return;
     }
     match app.store.write(move |db| reconcile::gone(db, &state)).await {

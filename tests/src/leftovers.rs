@@ -35,19 +35,37 @@ pub fn find(root: &Path, cgroup_parent: &str) -> Vec<String> {
 pub fn processes(root: &Path) -> Vec<String> {
     let needle = root.as_os_str().as_encoded_bytes();
     let me = std::process::id().to_string();
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.bytes().all(|byte| byte.is_ascii_digit()) || name == me {
-            continue;
-        }
-        if let Some(how) = names_it(&entry.path(), needle) {
-            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            found.push(format!("process {name} ({how}): {}", line.trim()));
-        }
-    }
-    found
+    let others = pids().filter(|pid| *pid != me);
+    let named = others.filter_map(|pid| {
+        let how = names_it(&Path::new("/proc").join(&pid), needle)?;
+        Some(format!("process {pid} ({how}): {}", arguments(&pid).join(" ")))
+    });
+    named.collect()
+}
+
+/// Every process with these arguments, one after the other.
+#[must_use]
+pub fn with_arguments(words: &[&str]) -> Vec<String> {
+    let given = pids().map(|pid| arguments(&pid));
+    given
+        .filter(|all| all.windows(words.len()).any(|some| some == words))
+        .map(|all| all.join(" "))
+        .collect()
+}
+
+/// What everybody may read of any process.
+#[must_use]
+pub fn arguments(pid: &str) -> Vec<String> {
+    let line = fs::read(Path::new("/proc").join(pid).join("cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line).into_owned();
+    line.split_terminator('\0').map(str::to_owned).collect()
+}
+
+fn pids() -> impl Iterator<Item = String> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn names_it(process: &Path, needle: &[u8]) -> Option<&'static str> {

@@ -17,7 +17,7 @@ pub(crate) enum Form {
 
 pub(crate) async fn follow(upgraded: Upgraded, form: Form, say: &Say) -> io::Result<Ending> {
     let Upgraded { stream, early, resolved: _ } = upgraded;
-    let (mut incoming, mut outgoing) = super::link::split(stream, &early)?;
+    let (mut incoming, mut outgoing) = super::stream::split(stream, &early)?;
     let mut stdout = Output::stdout()?;
     let mut ends = Ends::new()?;
     let mut over = None;

@@ -1,7 +1,7 @@
 //! A command without a terminal: its streams are ours, byte for byte.
 
-use super::link::{Incoming, Outgoing};
 use super::stdio::{Input, Output};
+use super::stream::{Incoming, Outgoing};
 use super::{Ending, Ends, Viewer, after, ending, until};
 use std::io;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A program with a terminal, on the operator's terminal.
 
 use super::keys::{Matcher, PATIENCE};
-use super::link::{Incoming, Outgoing};
 use super::stdio::{Input, Output};
+use super::stream::{Incoming, Outgoing};
 use super::{Ending, Ends, Viewer, after, ending, until};
 use crate::terminal::{self, Raw};
 use std::io;

@@ -2,6 +2,7 @@
 //! the caller's shell shares with us (O_NONBLOCK would stay on them).
 
 use link::Outlet;
+use link::nonblocking::TERMINAL_READ_BYTES;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io;
@@ -9,9 +10,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
-
-/// The most that one read of a terminal gives.
-const TERMINAL_READ_BYTES: usize = 4095;
 
 /// Standard input: a zero-time poll before each read, then a read that cannot block.
 #[derive(Debug)]
@@ -49,8 +47,6 @@ impl Input {
                 } else if is_readable(fd.get_ref())? {
                     let bytes = read_some(fd.get_ref(), max)?;
                     if *is_terminal && bytes.len() < TERMINAL_READ_BYTES.min(max) {
-                        // That was all. To ask for more would wait for the kernel's worker, just
-                        // when it is needed for this key.
                         ready.clear_ready();
                     }
                     return Ok(bytes);

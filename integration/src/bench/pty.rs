@@ -158,7 +158,7 @@ const REATTACH_MS: f64 = 3.0;
 /// the screen alone. With lines above it the floor is `cat` of as many bytes: the kernel's
 /// terminal takes its time for them, whoever writes.
 fn reattach(systems: &Systems<'_>, table: &mut Table) -> anyhow::Result<()> {
-    let [mut screen, mut lines, mut tmux, mut floor] = [const { Series::new() }; 4];
+    let [mut screen, mut lines, mut tmux, mut floor] = std::array::from_fn(|_| Series::default());
     let mut sent = 0;
     for kind in [Kind::Tmux, Kind::Mews].into_iter().filter(|kind| kind.is_installed()) {
         let mut client = systems.start_attached(kind, "fill", LARGE)?;

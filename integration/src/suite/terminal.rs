@@ -3,8 +3,6 @@
 use crate::runner::Test;
 use crate::talk::read;
 use anyhow::{bail, ensure};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use testkit::{Sandbox, Terminal, leftovers};
 
@@ -310,12 +308,12 @@ fn closed_window(sandbox: &Sandbox) -> anyhow::Result<()> {
 pub(crate) fn pids_of(sandbox: &Sandbox, program: &str) -> Vec<i32> {
     leftovers::processes(sandbox.root())
         .iter()
-        .filter_map(|line| line.split_whitespace().nth(1)?.parse().ok())
-        .filter(|pid: &i32| {
-            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
-            Path::new(OsStr::from_bytes(first)).file_name().is_some_and(|name| name == program)
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .filter(|pid| {
+            let words = leftovers::arguments(pid);
+            words.first().is_some_and(|path| Path::new(path).ends_with(program))
         })
+        .filter_map(|pid| pid.parse().ok())
         .collect()
 }
 

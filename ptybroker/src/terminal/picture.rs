@@ -8,7 +8,7 @@ use crate::screen::Guarded;
 use crate::scrollback::Scrollback;
 use wire::Size;
 
-/// So far behind at most, in bytes and in time.
+/// Plain text is shown to the model when so much waits, in bytes, or so long.
 const BEHIND_BYTES: usize = 32 * 1024;
 const BEHIND_MS: u64 = 10;
 const ESCAPE: u8 = 0x1b;
@@ -37,8 +37,7 @@ impl Picture {
         }
         if memchr::memchr(ESCAPE, chunk).is_some() {
             self.catch_up();
-            let screen = self.screen.get_or_insert_with(|| Guarded::new(self.size));
-            screen.feed(chunk, &mut self.scrollback);
+            made(&mut self.screen, self.size).feed(chunk, &mut self.scrollback);
             return;
         }
         self.behind.extend_from_slice(chunk);
@@ -68,7 +67,7 @@ impl Picture {
 
     pub fn snapshot(&mut self) -> Vec<u8> {
         self.catch_up();
-        self.made().snapshot()
+        made(&mut self.screen, self.size).snapshot()
     }
 
     /// What `logs` shows below the scrollback.
@@ -103,22 +102,21 @@ impl Picture {
 
     fn catch_up(&mut self) {
         if !self.behind.is_empty() {
-            let screen = self.screen.get_or_insert_with(|| Guarded::new(self.size));
-            screen.feed(&self.behind, &mut self.scrollback);
+            made(&mut self.screen, self.size).feed(&self.behind, &mut self.scrollback);
             self.behind.clear();
         }
     }
 
-    /// What is on the screen in the middle of a flood was never looked at when it is gone.
+    /// The last lines of a flood go on waiting: if more follows, nobody will have seen them.
     fn catch_up_but_for_a_flood(&mut self) {
-        let screen = self.screen.get_or_insert_with(|| Guarded::new(self.size));
+        let screen = made(&mut self.screen, self.size);
         let taken = screen.feed_most(&self.behind, &mut self.scrollback);
         self.behind.drain(..taken);
     }
+}
 
-    fn made(&mut self) -> &mut Guarded {
-        self.screen.get_or_insert_with(|| Guarded::new(self.size))
-    }
+fn made(screen: &mut Option<Guarded>, size: Size) -> &mut Guarded {
+    screen.get_or_insert_with(|| Guarded::new(size))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::sys;
 use link::Duplex;
+use link::nonblocking::TERMINAL_READ_BYTES;
 use nix::errno::Errno;
 use nix::unistd::{read, write};
 use std::collections::VecDeque;
@@ -12,8 +13,6 @@ use wire::Size;
 
 /// Keys that wait for a program that reads none; above it the viewer is pushed back.
 pub const INPUT_BYTES_MAX: usize = 64 * 1024;
-/// The most that one read of a terminal gives.
-const KERNEL_READ_BYTES: usize = 4095;
 /// Taken from one terminal before the others have their turn.
 pub const READ_BYTES: usize = 64 * 1024;
 /// A window that is being dragged tells the program no more often than this.
@@ -48,8 +47,7 @@ impl Tty {
         Ok(Self { master, input: VecDeque::new(), unread: true, wanted_size: None, resized_ms: 0 })
     }
 
-    /// Reads into `buffer` until it is full or nothing more is there. What comes later wakes us: to
-    /// ask once more would wait for the kernel's worker.
+    /// Reads into `buffer` until it is full or nothing more is there.
     pub fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Taken {
         let mut filled = 0;
         loop {
@@ -73,8 +71,7 @@ impl Tty {
                 }
                 Ok(count) => {
                     filled += count;
-                    // Less than the most means that this was all.
-                    self.unread = count == KERNEL_READ_BYTES.min(room.len());
+                    self.unread = count == TERMINAL_READ_BYTES.min(room.len());
                 }
                 Err(Errno::EINTR) => {}
                 Err(_) => self.unread = false,

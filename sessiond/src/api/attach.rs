@@ -107,12 +107,12 @@ fn upgrade(
         return Err(WireError::new(ErrorCode::BadRequest, words).into());
     }
     let pty = open(pty)?;
-    let upstream = app.link.current()?;
+    let link = app.link.current()?;
     let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
         let words = "This connection cannot be upgraded; use HTTP/1.1.";
         return Err(WireError::new(ErrorCode::BadRequest, words).into());
     };
-    tokio::spawn(hand_down(app, caller, upstream, (pty, options), upgrade));
+    tokio::spawn(hand_down(app, caller, link, (pty, options), upgrade));
     let headers = [(header::CONNECTION, "upgrade"), (header::UPGRADE, UPGRADE)];
     Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
 }

@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(crate) const DONE: &str = "ZZDONEND";
 pub(crate) const READY: &str = "ZZREADY";
 const TEXT_BYTES: usize = 100_000_000;
+/// Columns of the lines that are painted, as `fill` prints them.
+const COLUMNS: usize = 200;
 const LIMIT: Duration = Duration::from_secs(120);
 /// How long a line of input may be lost before another is typed.
 const AGAIN: Duration = Duration::from_millis(300);
@@ -94,9 +96,6 @@ impl Jobs {
         anyhow::bail!("the job does not take input")
     }
 }
-
-/// Columns of the lines that are painted.
-const COLUMNS: usize = 200;
 
 /// As the jobs write it.
 pub(crate) fn seconds(time: SystemTime) -> f64 {
