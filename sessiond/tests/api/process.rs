@@ -57,12 +57,12 @@ impl Place {
         command
     }
 
-    fn start(&self) -> Child {
+    fn start(&self) -> Started {
         let mut command = self.command();
         if is_root() {
             command.uid(ORDINARY).gid(ORDINARY);
         }
-        command.spawn().unwrap()
+        Started(command.spawn().unwrap())
     }
 
     async fn call(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
@@ -83,9 +83,14 @@ fn is_root() -> bool {
     nix::unistd::Uid::effective().is_root()
 }
 
-fn kill(mut child: Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
+/// SIGKILL when it goes out of sight, also where an assertion fails.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 #[test]
@@ -112,7 +117,7 @@ fn killed_while_events_come_in_it_loses_none_and_has_none_twice() {
             }
             let left = usize::try_from(100 * round).unwrap();
             fake.until(|state| state.unacked.values().map(Vec::len).sum::<usize>() <= left).await;
-            kill(child);
+            drop(child);
             child = place.start();
         }
         fake.until(|state| state.unacked.values().all(Vec::is_empty)).await;
@@ -125,7 +130,6 @@ fn killed_while_events_come_in_it_loses_none_and_has_none_twice() {
         let idles: Vec<u64> =
             events.iter().filter_map(|event| event["data"]["idle_ms"].as_u64()).collect();
         assert_eq!(idles, (0..2500).collect::<Vec<u64>>());
-        kill(child);
     });
 }
 
@@ -148,11 +152,11 @@ fn told_to_end_it_answers_what_was_asked_and_ends() {
         let told = async {
             // Let the request go out first; both are on this thread.
             raw(&mut idle, "GET", "/healthz", None).await;
-            link::PidFd::open(child.id().try_into().unwrap()).unwrap().signal(15).unwrap();
+            link::PidFd::open(child.0.id().try_into().unwrap()).unwrap().signal(15).unwrap();
         };
         let ((status, events), ()) = tokio::join!(asked, told);
         assert_eq!((status, &events["events"]), (200, &json!([])));
-        let ended = tokio::task::spawn_blocking(move || child.wait().unwrap()).await.unwrap();
+        let ended = tokio::task::spawn_blocking(move || child.0.wait().unwrap()).await.unwrap();
         assert!(ended.success());
     });
 }
