@@ -1,6 +1,6 @@
 //! A second command in a living cage stands behind every wall of the first.
 
-use super::cage::FORBIDDEN;
+use super::cage::{check_refusals, forbidden_acts};
 use crate::runner::Test;
 use crate::talk::{Background, in_workspace, read, start, wait_exit};
 use anyhow::ensure;
@@ -52,12 +52,10 @@ fn same_walls(sandbox: &Sandbox) -> anyhow::Result<()> {
 }
 
 fn forbidden(sandbox: &Sandbox) -> anyhow::Result<()> {
-    sandbox.file("ws/forbidden.py", FORBIDDEN)?;
+    let [python, script] = forbidden_acts(sandbox)?;
     let run = start(sandbox, &[], &["sleep", "1000"])?;
-    let words = ["exec", "--no-tty", &run.cage, "--", "/usr/bin/python3", "forbidden.py"];
-    let shown = sandbox.mews(words)?.expect(0)?.out();
-    ensure!(!shown.contains("DONE") && shown.contains("refused"), "{shown}");
-    Ok(())
+    let words = ["exec", "--no-tty", &run.cage, "--", python, script];
+    check_refusals(&sandbox.mews(words)?.expect(0)?.out())
 }
 
 fn signals_siblings(sandbox: &Sandbox) -> anyhow::Result<()> {
