@@ -11,21 +11,20 @@
 
 pub mod picture;
 pub mod record;
+mod showing;
 pub mod store;
+mod talk;
 pub mod tty;
 
-use crate::boot::StateDir;
+pub use talk::{Attach, Command, Output, Shared, Status, TerminalEvent, answer_bytes};
+
 use crate::broker::Happening;
-use crate::control::Reply;
 use crate::queue::{Pushed, Tick};
 use crate::state::{self, Action, Event, State};
 use crate::viewer::crowd::{Crowd, Wish};
 use crate::viewer::outbox::Outbox;
-use crate::viewer::{ScreenTold, Viewer};
 use bytes::Bytes;
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -35,10 +34,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tty::{READ_BYTES, Taken, Tty};
 use wire::frame::{Close, CloseReason, Frame, Hello, Mode};
-use wire::{
-    AttachOptions, ErrorCode, EventBody, History, PtyId, Role, ScrollbackForm, Size, View,
-    WireError,
-};
+use wire::{ErrorCode, EventBody, History, PtyId, Role, ScrollbackForm, Size, View, WireError};
 
 /// A payload that is held for its viewer starts without one after this.
 pub const HOLD_MS: u64 = 10_000;
@@ -48,113 +44,6 @@ const IDLE_MS: u64 = 30 * 60 * 1000;
 const HUNG_UP_LOOK_MS: u64 = 250;
 /// Keys over the control link that may wait, in bytes.
 const INPUT_WAITING_MAX: usize = 1 << 20;
-/// Lines of one history frame for a viewer of lines.
-const LINES_AT_ONCE: usize = 500;
-/// Bytes of one output frame for a viewer of raw bytes.
-const RAW_AT_ONCE: usize = 64 * 1024;
-
-/// What the broker tells a terminal (or pipe streams).
-#[derive(Debug)]
-pub enum Command {
-    /// Tell [`TerminalEvent::Ready`] when the first viewer is there.
-    Hold,
-    /// A terminal's payload runs.
-    Master(OwnedFd),
-    /// The broker's ends of a command's pipes.
-    Pipes(crate::pipes::Ends),
-    /// The payload ended, or never started.
-    PayloadEnded,
-    Attach(Attach),
-    Input(Vec<u8>, Reply),
-    Resize(Size, Reply),
-    Scrollback(ScrollbackForm, Reply),
-    /// All is known: viewers are told when they have everything.
-    Close(Close),
-}
-
-#[derive(Debug)]
-pub struct Attach {
-    pub stream: OwnedFd,
-    /// Bytes that were read from it before.
-    pub read: Vec<u8>,
-    pub options: AttachOptions,
-    pub reply: Reply,
-}
-
-/// What a terminal (or pipe streams) tells the broker.
-#[derive(Debug)]
-pub enum TerminalEvent {
-    /// The held payload may start, with its viewer's size.
-    Ready {
-        size: Option<Size>,
-    },
-    Log(EventBody),
-    /// Nothing more is read; the files are written.
-    Drained {
-        bytes: u64,
-        lines: u64,
-    },
-    /// The cage printed more than it may.
-    OverLimit,
-    /// Somebody left; `Status` says how many are here.
-    Left,
-}
-
-/// Seen by the broker without asking.
-#[derive(Debug)]
-pub struct Status {
-    pub viewers: Cell<u32>,
-    pub has_writer: Cell<bool>,
-    pub seq: Cell<u64>,
-    /// Bytes that viewers took.
-    pub written: Cell<u64>,
-    pub size: Cell<Option<Size>>,
-    /// Of the whole cage: the last key or byte.
-    pub active_at: Rc<Cell<Instant>>,
-    /// Of the whole cage.
-    pub output: Rc<Output>,
-}
-
-/// How much a cage has printed, and how much it may.
-#[derive(Debug, Default)]
-pub struct Output {
-    bytes: Cell<u64>,
-    bytes_max: Option<u64>,
-}
-
-impl Output {
-    #[must_use]
-    pub fn limited(bytes_max: Option<u64>) -> Self {
-        Self { bytes: Cell::new(0), bytes_max }
-    }
-
-    /// Counts; whether these bytes are the ones that go beyond the limit.
-    #[must_use]
-    pub fn add(&self, bytes: usize) -> bool {
-        let before = self.bytes.get();
-        let after = before.saturating_add(bytes as u64);
-        self.bytes.set(after);
-        self.bytes_max.is_some_and(|max| before <= max && after > max)
-    }
-}
-
-/// What all terminals of a broker share.
-#[derive(Clone, Debug)]
-pub struct Shared {
-    pub inbox: mpsc::UnboundedSender<Happening>,
-    pub folder: Rc<StateDir>,
-    pub bounds: Rc<cage::launch::Terminal>,
-    /// Reading into one buffer keeps an idle terminal small.
-    pub buffer: Rc<RefCell<Vec<u8>>>,
-    pub epoch: Instant,
-}
-
-impl Shared {
-    #[must_use]
-    pub fn now_ms(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
 
 /// Starts the task of a terminal.
 pub fn start(
@@ -326,7 +215,7 @@ impl Terminal {
             History::All => usize::MAX,
         };
         let wanted_size = viewer.size.filter(|_| viewer.role == Role::Writer);
-        show(viewer, &mut self.store, lines, now_ms);
+        showing::show(viewer, &mut self.store, lines, now_ms);
         if let Some(size) = wanted_size {
             self.want_size(size);
         }
@@ -464,11 +353,13 @@ impl Terminal {
         let mut logs = Vec::new();
         for viewer in self.crowd.iter_mut() {
             progress |= match viewer.options.view {
-                View::Screen => resync(viewer, &mut self.store, now_ms, self.pty, &mut logs),
-                View::Lines => pull_lines(viewer, &mut self.store, finished),
-                View::Bytes => pull_bytes(viewer, &self.store, now_ms),
+                View::Screen => {
+                    showing::resync(viewer, &mut self.store, now_ms, self.pty, &mut logs)
+                }
+                View::Lines => showing::pull_lines(viewer, &mut self.store, finished),
+                View::Bytes => showing::pull_bytes(viewer, &self.store, now_ms),
             };
-            progress |= close_if_complete(viewer, &self.store, now_ms);
+            progress |= showing::close_if_complete(viewer, &self.store, now_ms);
         }
         for body in logs {
             self.crowd.log(body);
@@ -534,156 +425,5 @@ impl Terminal {
 
     fn tell(&self, event: TerminalEvent) {
         drop(self.shared.inbox.send(Happening::Terminal { pty: self.pty, event }));
-    }
-}
-
-/// What a new viewer sees first.
-fn show(viewer: &mut Viewer, store: &mut Store, lines: usize, now_ms: u64) {
-    match &mut viewer.outbox {
-        Outbox::Live(queue) => {
-            queue.push_history(store.picture.scrollback().history(lines), now_ms);
-            let snapshot = store.picture.snapshot();
-            // A first snapshot ends no time of lagging.
-            let _none = queue.push_snapshot(store.seq(), store.size(), snapshot, now_ms);
-        }
-        Outbox::Pull(_) => {
-            viewer.cursor = match viewer.options.view {
-                View::Lines => {
-                    let kept = store.picture.scrollback().len().min(lines) as u64;
-                    store.picture.scrollback().lines_total() - kept
-                }
-                View::Screen | View::Bytes => 0,
-            };
-        }
-    }
-}
-
-/// A viewer that missed bytes and has room again gets the screen.
-fn resync(
-    viewer: &mut Viewer,
-    store: &mut Store,
-    now_ms: u64,
-    pty: PtyId,
-    logs: &mut Vec<EventBody>,
-) -> bool {
-    let name = viewer.name();
-    let Outbox::Live(queue) = &mut viewer.outbox else { return false };
-    if !queue.wants_snapshot() {
-        return false;
-    }
-    let snapshot = store.picture.snapshot();
-    if let Some(episode) = queue.push_snapshot(store.seq(), store.size(), snapshot, now_ms) {
-        logs.push(EventBody::PtyOutputThrottled {
-            pty,
-            viewer: name,
-            dropped_bytes: episode.dropped,
-            episode_ms: episode.lasted_ms,
-        });
-    }
-    true
-}
-
-/// Lines that have left the screen, then those on it that the program has gone on from; at the end
-/// all of it. None twice: what is redrawn after it was told, or leaves later, is the same line.
-fn pull_lines(viewer: &mut Viewer, store: &mut Store, finished: bool) -> bool {
-    let Outbox::Pull(queue) = &mut viewer.outbox else { return false };
-    let total = store.picture.scrollback().lines_total();
-    let mut progress = false;
-    while viewer.cursor < total && queue.has_room() {
-        let missing = usize::try_from(total - viewer.cursor).unwrap_or(usize::MAX);
-        // Lines that the scrollback has dropped since are passed over.
-        let kept = missing.min(store.picture.scrollback().len());
-        let lines = store.picture.scrollback().last(kept).take(LINES_AT_ONCE);
-        let (text, count) = joined(lines);
-        viewer.cursor = total - kept as u64 + count;
-        push_history(queue, text);
-        progress = true;
-        if count == 0 {
-            break;
-        }
-    }
-    let now = if finished { ScreenTold::All } else { ScreenTold::At(store.seq()) };
-    if viewer.cursor < total || viewer.screen_told == now || !queue.has_room() {
-        return progress;
-    }
-    viewer.screen_told = now;
-    let lines = if finished { store.picture.lines() } else { store.picture.settled_lines() };
-    let told = usize::try_from(viewer.cursor - total).unwrap_or(usize::MAX);
-    let (text, count) = joined(lines.iter().skip(told).map(Vec::as_slice));
-    viewer.cursor += count;
-    push_history(queue, text);
-    progress || finished || count > 0
-}
-
-fn push_history(queue: &mut crate::viewer::outbox::PullQueue, text: Vec<u8>) {
-    let text = Bytes::from(text);
-    for start in (0..text.len()).step_by(wire::frame::FRAME_BYTES_MAX) {
-        let end = text.len().min(start + wire::frame::FRAME_BYTES_MAX);
-        queue.push_shared(4, text.slice(start..end));
-    }
-}
-
-fn joined<'a>(lines: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, u64) {
-    let mut text = Vec::new();
-    let mut count = 0;
-    for line in lines {
-        text.extend_from_slice(line);
-        text.extend_from_slice(b"\r\n");
-        count += 1;
-    }
-    (text, count)
-}
-
-/// Raw bytes from the oldest that is kept.
-fn pull_bytes(viewer: &mut Viewer, store: &Store, now_ms: u64) -> bool {
-    let mut progress = false;
-    while let Outbox::Pull(queue) = &mut viewer.outbox
-        && queue.has_room()
-        && viewer.cursor < store.seq()
-    {
-        progress = true;
-        match store.ring.read(viewer.cursor) {
-            crate::ring::Read::Gap { oldest } => {
-                let gap = Frame::Gap { from: viewer.cursor, to: oldest };
-                viewer.tell(&gap, now_ms);
-                viewer.cursor = oldest;
-            }
-            crate::ring::Read::Bytes([first, second]) => {
-                let piece = if first.is_empty() { second } else { first };
-                let piece = piece.get(..RAW_AT_ONCE.min(piece.len())).unwrap_or_default();
-                let frame = Frame::Output { seq: viewer.cursor, bytes: piece.to_vec() };
-                queue.push(&frame);
-                viewer.cursor += piece.len() as u64;
-            }
-        }
-    }
-    progress
-}
-
-/// The last frame, once everything before it was given.
-fn close_if_complete(viewer: &mut Viewer, store: &Store, now_ms: u64) -> bool {
-    let Some(close) = viewer.closing.clone().filter(|_| !viewer.told_last) else { return false };
-    let complete = match (&viewer.outbox, viewer.options.view) {
-        (Outbox::Live(queue), _) => queue.open_episode(now_ms).is_none(),
-        (Outbox::Pull(_), View::Lines) => viewer.screen_told == ScreenTold::All,
-        (Outbox::Pull(_), View::Screen | View::Bytes) => viewer.cursor >= store.seq(),
-    };
-    // Who leaves by himself does not wait for the rest.
-    let leaves = !matches!(close.reason, CloseReason::Exited | CloseReason::SessionEnded);
-    if complete || leaves {
-        viewer.told_last = true;
-        viewer.outbox.last(&Frame::Close(close), now_ms);
-    }
-    complete || leaves
-}
-
-/// Answers with a memfd.
-pub fn answer_bytes(reply: Reply, bytes: &[u8]) {
-    match link::memfd::sealed("mews-scrollback", bytes) {
-        Ok(fd) => reply.descriptor(fd),
-        Err(error) => {
-            let words = format!("no memory file for the scrollback: {error}");
-            reply.error(WireError::new(ErrorCode::Internal, words));
-        }
     }
 }
