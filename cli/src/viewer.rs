@@ -17,7 +17,8 @@ use crate::out::Say;
 use keys::DetachKeys;
 use std::io;
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use wire::Exit;
 use wire::frame::{Close, CloseReason, Frame, Hello, Mode};
 
@@ -108,29 +109,38 @@ fn ending(close: Close) -> Ending {
 /// The signals that end a program unless it asks for them. Made before anything is started, so
 /// that none of them leaves something behind.
 #[derive(Debug)]
-pub(crate) struct Ends {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    quit: Signal,
-}
+pub(crate) struct Ends(mpsc::UnboundedReceiver<i32>);
 
 impl Ends {
+    /// Listens in a task of its own: with every key a viewer asks whether there was a signal.
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-            quit: signal(SignalKind::quit())?,
-        })
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut quit = signal(SignalKind::quit())?;
+        let (sender, signals) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            loop {
+                let signal = tokio::select! {
+                    _ = interrupt.recv() => libc::SIGINT,
+                    _ = terminate.recv() => libc::SIGTERM,
+                    _ = hangup.recv() => libc::SIGHUP,
+                    _ = quit.recv() => libc::SIGQUIT,
+                };
+                if sender.send(signal).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self(signals))
     }
 
+    /// The next one. Cancel-safe.
     pub(crate) async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.interrupt.recv() => libc::SIGINT,
-            _ = self.terminate.recv() => libc::SIGTERM,
-            _ = self.hangup.recv() => libc::SIGHUP,
-            _ = self.quit.recv() => libc::SIGQUIT,
+        match self.0.recv().await {
+            Some(signal) => signal,
+            // The task lives as long as the runtime.
+            None => std::future::pending().await,
         }
     }
 }

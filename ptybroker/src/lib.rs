@@ -50,7 +50,10 @@ fn serve() -> Result<ExitCode, String> {
         .enable_time()
         .build()
         .map_err(|error| format!("no event loop: {error}"))?;
-    Ok(tokio::task::LocalSet::new().block_on(&runtime, broker::run(booted)))
+    // The broker is a task beside the terminals': what `block_on` is given runs with each of them.
+    let tasks = tokio::task::LocalSet::new();
+    let broker = tasks.spawn_local(broker::run(booted));
+    tasks.block_on(&runtime, broker).map_err(|error| format!("broken off: {error}"))
 }
 
 /// What must hold before anything else: our memory is nobody's to read (it holds what an operator

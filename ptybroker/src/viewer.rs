@@ -44,6 +44,7 @@ pub struct Viewer {
     decoder: Decoder,
     /// Readable when it was last looked at, and not read since.
     unread: bool,
+    buffer: Box<[u8]>,
 }
 
 /// What a viewer of lines was told of those on the screen.
@@ -97,6 +98,7 @@ impl Viewer {
             socket: Duplex::new(stream)?,
             decoder,
             unread: true,
+            buffer: vec![0; READ_BYTES].into(),
         })
     }
 
@@ -149,7 +151,11 @@ impl Viewer {
                 if self.unread {
                     match self.read() {
                         Ok(0) => return Incoming::Gone,
-                        Ok(_) => continue,
+                        Ok(length) => {
+                            // Less than there was room for was all; what comes later wakes us.
+                            self.unread = length == self.buffer.len();
+                            continue;
+                        }
                         Err(Errno::EAGAIN) => self.unread = false,
                         Err(Errno::EINTR) => continue,
                         Err(_) => return Incoming::Gone,
@@ -175,9 +181,8 @@ impl Viewer {
     }
 
     fn read(&mut self) -> Result<usize, Errno> {
-        let mut bytes = [0_u8; READ_BYTES];
-        let length = read(self.socket.get_ref(), &mut bytes)?;
-        self.decoder.feed(bytes.get(..length).unwrap_or_default());
+        let length = read(self.socket.get_ref(), &mut self.buffer)?;
+        self.decoder.feed(self.buffer.get(..length).unwrap_or_default());
         Ok(length)
     }
 }

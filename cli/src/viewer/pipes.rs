@@ -27,7 +27,7 @@ pub(super) async fn view(
         outgoing,
         stdout: Output::stdout()?,
         stderr: Output::stderr()?,
-        input: if sends_input { Input::open() } else { Input::Closed },
+        input: if sends_input { Input::stdin() } else { Input::closed() },
         input_ended: !sends_input,
         is_terminal: hello.mode == wire::frame::Mode::Terminal,
         sent: 0,

@@ -33,7 +33,7 @@ pub(super) async fn view(
         incoming,
         outgoing,
         output: Output::stdout()?,
-        input: Input::open(),
+        input: Input::stdin(),
         input_ended: false,
         keys: Matcher::new(viewer.keys.clone()),
         release_at: None,
@@ -76,6 +76,7 @@ impl Screen<'_> {
                         self.paint_rest(ends).await?;
                         return Ok(ending);
                     }
+                    self.output.write_now();
                 }
                 done = self.output.flush(), if !self.output.is_empty() => done?,
                 typed = self.input.read(INPUT_BYTES_MAX), if reads_keys => {

@@ -2,8 +2,9 @@
 //! the caller's shell shares with us (O_NONBLOCK would stay on them).
 
 use link::Outlet;
-use link::nonblocking::TERMINAL_READ_BYTES;
-use std::fs::File;
+use link::nonblocking::{TERMINAL_READ_BYTES, watch_input};
+use nix::errno::Errno;
+use std::fs::{File, OpenOptions};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,10 +12,19 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 
-/// Standard input: a zero-time poll before each read, then a read that cannot block.
+/// Standard input. What may belong to others too is asked before each read, so that none blocks.
 #[derive(Debug)]
-pub(crate) enum Input {
-    Watched {
+pub(crate) struct Input {
+    source: Source,
+    /// Made once: a key should not wait for 64 KiB to be cleared.
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// A terminal, opened anew and so non-blocking for us alone.
+    Own(AsyncFd<OwnedFd>),
+    Shared {
         fd: AsyncFd<OwnedFd>,
         is_terminal: bool,
     },
@@ -24,47 +34,73 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    pub(crate) fn open() -> Self {
-        let Ok(fd) = io::stdin().as_fd().try_clone_to_owned() else { return Self::Closed };
-        let Ok(copy) = fd.try_clone() else { return Self::Closed };
-        let is_terminal = io::IsTerminal::is_terminal(&fd);
-        match link::nonblocking::watch_input(fd) {
-            Ok(fd) => Self::Watched { fd, is_terminal },
-            Err(_not_pollable) => Self::Plain(copy),
-        }
+    pub(crate) fn stdin() -> Self {
+        let source = Source::stdin().unwrap_or(Source::Closed);
+        Self { source, buffer: Vec::new() }
+    }
+
+    pub(crate) fn closed() -> Self {
+        Self { source: Source::Closed, buffer: Vec::new() }
     }
 
     /// Up to `max` bytes; none at the end. Cancel-safe.
-    pub(crate) async fn read(&self, max: usize) -> io::Result<Vec<u8>> {
-        match self {
-            Self::Closed => Ok(Vec::new()),
-            Self::Plain(fd) => read_some(fd, max),
-            Self::Watched { fd, is_terminal } => loop {
-                let mut ready = fd.readable().await?;
-                if *is_terminal && is_in_background(fd.get_ref()) {
-                    // Reading now would stop us (SIGTTIN); the keys are the shell's.
-                    tokio::time::sleep(Duration::from_millis(300)).await;
-                } else if is_readable(fd.get_ref())? {
-                    let bytes = read_some(fd.get_ref(), max)?;
-                    if *is_terminal && bytes.len() < TERMINAL_READ_BYTES.min(max) {
-                        ready.clear_ready();
-                    }
-                    return Ok(bytes);
-                } else {
-                    ready.clear_ready();
-                }
-            },
-        }
+    pub(crate) async fn read(&mut self, max: usize) -> io::Result<Vec<u8>> {
+        let Self { source, buffer } = self;
+        buffer.resize(buffer.len().max(max), 0);
+        let buffer = buffer.get_mut(..max).unwrap_or_default();
+        let count = source.read(buffer).await?;
+        Ok(buffer.get(..count).unwrap_or_default().to_vec())
     }
 }
 
-/// The buffer is made when there is something for it: a read is begun, and given up, with every
-/// frame that comes.
-fn read_some(fd: &OwnedFd, max: usize) -> io::Result<Vec<u8>> {
-    let mut buffer = vec![0_u8; max];
-    let count = nix::unistd::read(fd, &mut buffer)?;
-    buffer.truncate(count);
-    Ok(buffer)
+impl Source {
+    fn stdin() -> io::Result<Self> {
+        let fd = io::stdin().as_fd().try_clone_to_owned()?;
+        let is_terminal = io::IsTerminal::is_terminal(&fd);
+        if is_terminal
+            && let Ok(own) = open_anew(0, File::options().read(true))
+            && let Ok(own) = watch_input(own)
+        {
+            return Ok(Self::Own(own));
+        }
+        let copy = fd.try_clone()?;
+        Ok(match watch_input(fd) {
+            Ok(fd) => Self::Shared { fd, is_terminal },
+            Err(_not_pollable) => Self::Plain(copy),
+        })
+    }
+
+    async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (fd, is_terminal, is_own) = match self {
+            Self::Closed => return Ok(0),
+            Self::Plain(fd) => return Ok(nix::unistd::read(fd, buffer)?),
+            Self::Own(fd) => (fd, true, true),
+            Self::Shared { fd, is_terminal } => (fd, *is_terminal, false),
+        };
+        loop {
+            let mut ready = fd.readable().await?;
+            if is_terminal && is_in_background(fd.get_ref()) {
+                // Reading now would stop us (SIGTTIN); the keys are the shell's.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                continue;
+            }
+            if !is_own && !is_readable(fd.get_ref())? {
+                ready.clear_ready();
+                continue;
+            }
+            match nix::unistd::read(fd.get_ref(), &mut *buffer) {
+                Ok(count) => {
+                    if is_terminal && count < TERMINAL_READ_BYTES.min(buffer.len()) {
+                        ready.clear_ready();
+                    }
+                    return Ok(count);
+                }
+                Err(Errno::EAGAIN) => ready.clear_ready(),
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
 }
 
 fn is_in_background(terminal: &OwnedFd) -> bool {
@@ -76,7 +112,7 @@ fn is_readable(fd: &OwnedFd) -> io::Result<bool> {
     let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
     match poll(&mut fds, PollTimeout::ZERO) {
         Ok(count) => Ok(count > 0),
-        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(Errno::EINTR) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -114,7 +150,7 @@ impl Output {
         let sink = if kind == SFlag::S_IFSOCK {
             Sink::Socket(Outlet::new(fd))
         } else if kind == SFlag::S_IFIFO || kind == SFlag::S_IFCHR {
-            match open_anew(number) {
+            match open_anew(number, File::options().write(true)) {
                 Ok(own) => Sink::Own(Outlet::new(own)),
                 Err(_not_allowed) => Sink::Plain(fd),
             }
@@ -140,6 +176,20 @@ impl Output {
         }
     }
 
+    /// Writes what goes at once, so that the echo of a key does not wait for our next look around.
+    /// What is wrong is met again by the flush.
+    pub(crate) fn write_now(&mut self) {
+        if self.written == 0
+            && let Sink::Own(outlet) = &mut self.sink
+            && let Ok(count) = nix::unistd::write(outlet.get_ref(), &self.waiting)
+        {
+            self.written = count;
+            if count == self.waiting.len() {
+                self.discard();
+            }
+        }
+    }
+
     /// Writes until nothing waits. Cancel-safe: what is written is not written again.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         loop {
@@ -159,7 +209,7 @@ impl Sink {
         match self {
             Self::Plain(fd) => loop {
                 match nix::unistd::write(&*fd, bytes) {
-                    Err(nix::errno::Errno::EINTR) => {}
+                    Err(Errno::EINTR) => {}
                     other => return Ok(other?),
                 }
             },
@@ -176,8 +226,7 @@ impl Sink {
     }
 }
 
-fn open_anew(number: i32) -> io::Result<OwnedFd> {
-    let mut options = File::options();
-    options.write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC);
+fn open_anew(number: i32, options: &mut OpenOptions) -> io::Result<OwnedFd> {
+    options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC);
     options.open(format!("/proc/self/fd/{number}")).map(OwnedFd::from)
 }

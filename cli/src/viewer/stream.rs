@@ -46,7 +46,13 @@ impl Incoming {
             let fd = self.stream.get_ref().as_raw_fd();
             match recv(fd, &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
                 Ok(0) | Err(Errno::ECONNRESET) => return Ok(None),
-                Ok(count) => self.decoder.feed(self.buffer.get(..count).unwrap_or_default()),
+                Ok(count) => {
+                    if count < self.buffer.len() {
+                        // That was all; what comes later wakes us.
+                        ready.clear_ready();
+                    }
+                    self.decoder.feed(self.buffer.get(..count).unwrap_or_default());
+                }
                 Err(Errno::EAGAIN) => ready.clear_ready(),
                 Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),

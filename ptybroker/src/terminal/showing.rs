@@ -42,7 +42,6 @@ pub(super) fn resync(
     pty: PtyId,
     logs: &mut Vec<EventBody>,
 ) -> bool {
-    let name = viewer.name();
     let Outbox::Live(queue) = &mut viewer.outbox else { return false };
     if !queue.wants_snapshot() {
         return false;
@@ -51,7 +50,7 @@ pub(super) fn resync(
     if let Some(episode) = queue.push_snapshot(store.seq(), store.size(), snapshot, now_ms) {
         logs.push(EventBody::PtyOutputThrottled {
             pty,
-            viewer: name,
+            viewer: viewer.name(),
             dropped_bytes: episode.dropped,
             episode_ms: episode.lasted_ms,
         });
