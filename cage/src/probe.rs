@@ -13,7 +13,7 @@ mod sys;
 mod timed;
 
 pub use bwrap::{BWRAP, BwrapError, open as open_bwrap};
-pub use facts::facts;
+pub use facts::{facts, telling};
 pub use program::is_static;
 
 use crate::cgroup::{Layout, LimitFacts, Version};

@@ -45,6 +45,7 @@ impl Bench {
             landlock_abi: 7,
             memory: Controller::V1,
             pids: Controller::V1,
+            telling: cage::probe::telling(),
             ..HostFacts::default()
         };
         let request = Request {

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use wire::Overrides;
 
@@ -22,6 +21,8 @@ pub struct HostFacts {
     /// Hard rlimits that a cage inherits and cannot raise: `(resource, value)`. What is not named
     /// has no limit.
     pub rlimits_hard: Vec<(u32, u64)>,
+    /// Files of `/proc` that everyone may read and that tell about the host.
+    pub telling: Vec<String>,
 }
 
 /// How one cgroup limit can be set here.
@@ -82,72 +83,109 @@ pub trait HostPaths {
     fn link(&self, path: &Path) -> Option<PathBuf>;
     /// The owner.
     fn owner(&self, path: &Path) -> Option<u32>;
-    /// Everyone may read it (which the telling files of `/proc` are asked).
-    fn world_readable(&self, path: &Path) -> bool;
 }
 
-/// The real tree, with the eyes of the calling process. Made for one plan: a folder's own links are
-/// resolved once, as most of what a policy names lies in the same few.
+/// More links than this on one way lead nowhere, as for the kernel.
+const LINKS_MAX: u32 = 40;
+
+/// The real tree, with the eyes of the calling process. Made for one plan: each name is looked at
+/// once, as most of what a policy names lies in the same few folders.
 #[derive(Debug, Default)]
 pub struct RealPaths {
+    names: RefCell<BTreeMap<PathBuf, Option<Name>>>,
     folders: RefCell<BTreeMap<PathBuf, Option<PathBuf>>>,
 }
 
+/// What is found under a name in its real folder.
+#[derive(Clone, Debug)]
+enum Name {
+    Link(PathBuf),
+    Real { kind: PathKind, owner: u32 },
+}
+
 impl RealPaths {
-    fn folder(&self, path: &Path) -> Option<PathBuf> {
-        if let Some(known) = self.folders.borrow().get(path) {
+    /// `links` were followed on the way here.
+    fn real(&self, path: &Path, links: u32) -> Option<PathBuf> {
+        let Some(name) = self.place(path, links) else {
+            return if path.file_name().is_some() {
+                None
+            } else {
+                std::fs::canonicalize(path).ok()
+            };
+        };
+        match self.name(&name)? {
+            Name::Real { .. } => Some(name),
+            Name::Link(_) if links == LINKS_MAX => None,
+            // A target that is not absolute starts beside the link.
+            Name::Link(target) => self.real(&name.parent()?.join(target), links + 1),
+        }
+    }
+
+    /// The same name in its real folder; `None` for the root and for something like `a/..`, too.
+    fn place(&self, path: &Path, links: u32) -> Option<PathBuf> {
+        let (folder, name) = (path.parent()?, path.file_name()?);
+        if let Some(known) = self.folders.borrow().get(folder) {
+            return Some(known.as_ref()?.join(name));
+        }
+        let real = self.real(folder, links);
+        self.folders.borrow_mut().insert(folder.to_owned(), real.clone());
+        Some(real?.join(name))
+    }
+
+    fn name(&self, path: &Path) -> Option<Name> {
+        if let Some(known) = self.names.borrow().get(path) {
             return known.clone();
         }
-        let real = self.canonical(path);
-        self.folders.borrow_mut().insert(path.to_owned(), real.clone());
-        real
+        let found = look(path);
+        self.names.borrow_mut().insert(path.to_owned(), found.clone());
+        found
     }
+}
+
+fn look(path: &Path) -> Option<Name> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    let kind = match meta.file_type() {
+        link if link.is_symlink() => return std::fs::read_link(path).ok().map(Name::Link),
+        folder if folder.is_dir() => PathKind::Folder,
+        file if file.is_file() => PathKind::File,
+        socket if socket.is_socket() => PathKind::Socket,
+        _other => PathKind::Other,
+    };
+    Some(Name::Real { kind, owner: meta.uid() })
 }
 
 impl HostPaths for RealPaths {
     fn kind(&self, path: &Path) -> Option<PathKind> {
-        use std::os::unix::fs::FileTypeExt;
-        let kind = std::fs::metadata(path).ok()?.file_type();
-        Some(match () {
-            () if kind.is_dir() => PathKind::Folder,
-            () if kind.is_file() => PathKind::File,
-            () if kind.is_socket() => PathKind::Socket,
-            () => PathKind::Other,
-        })
-    }
-
-    fn canonical(&self, path: &Path) -> Option<PathBuf> {
-        // The root, or something like `a/..`.
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return std::fs::canonicalize(path).ok();
-        };
-        let real = self.folder(parent)?.join(name);
-        match std::fs::read_link(&real) {
-            Ok(_elsewhere) => std::fs::canonicalize(real).ok(),
-            // There, and not a link.
-            Err(error) if error.kind() == ErrorKind::InvalidInput => Some(real),
-            Err(_not_there) => None,
+        match self.name(&self.canonical(path)?)? {
+            Name::Real { kind, .. } => Some(kind),
+            Name::Link(_) => None,
         }
     }
 
+    fn canonical(&self, path: &Path) -> Option<PathBuf> {
+        self.real(path, 0)
+    }
+
     fn link(&self, path: &Path) -> Option<PathBuf> {
-        std::fs::read_link(path).ok()
+        match self.name(&self.place(path, 0)?)? {
+            Name::Link(target) => Some(target),
+            Name::Real { .. } => None,
+        }
     }
 
     fn owner(&self, path: &Path) -> Option<u32> {
-        use std::os::unix::fs::MetadataExt;
-        std::fs::metadata(path).ok().map(|meta| meta.uid())
-    }
-
-    fn world_readable(&self, path: &Path) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        std::fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o004 != 0)
+        match self.name(&self.canonical(path)?)? {
+            Name::Real { owner, .. } => Some(owner),
+            Name::Link(_) => None,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     #[test]
     fn real_paths_are_those_of_the_system() {
@@ -159,35 +197,72 @@ mod tests {
             ("a", "to-folder"),
             ("a/file", "to-file"),
             ("to-folder/b", "through"),
+            ("../file", "a/b/up"),
+            (".", "here"),
+            ("/dev/null", "device"),
             ("nothing", "dangling"),
             ("loop", "loop"),
+            ("tock", "tick"),
+            ("tick", "tock"),
         ] {
-            std::os::unix::fs::symlink(target, at(link)).unwrap();
+            symlink(target, at(link)).unwrap();
         }
+        // As many links as the kernel follows, and one more.
+        symlink("a/file", at("chain-1")).unwrap();
+        for links in 2..=41 {
+            symlink(format!("chain-{}", links - 1), at(&format!("chain-{links}"))).unwrap();
+        }
+        let _socket = std::os::unix::net::UnixListener::bind(at("a/socket")).unwrap();
         let paths = RealPaths::default();
         for name in [
             "a",
             "a/b",
             "a/file",
+            "a/socket",
             "a/./b",
             "a/b/..",
             "a/b/../file",
+            "a/b/up",
             "to-folder",
             "to-folder/file",
             "to-folder/b",
+            "to-folder/b/up",
             "to-file",
+            "to-file/x",
             "through",
             "through/..",
+            "through/up",
+            "here/here/here/a",
+            "device",
             "dangling",
             "loop",
             "loop/x",
+            "tick",
+            "chain-40",
+            "chain-41",
             "nothing",
             "nothing/x",
             "a/file/x",
             "a/nothing",
         ] {
             let path = at(name);
+            let meta = std::fs::metadata(&path).ok();
             assert_eq!(paths.canonical(&path), std::fs::canonicalize(&path).ok(), "{name}");
+            assert_eq!(paths.link(&path), std::fs::read_link(&path).ok(), "{name}");
+            assert_eq!(paths.owner(&path), meta.as_ref().map(MetadataExt::uid), "{name}");
+            let is = |kind| paths.kind(&path) == Some(kind);
+            let is_folder = meta.as_ref().is_some_and(std::fs::Metadata::is_dir);
+            assert_eq!(is(PathKind::Folder), is_folder, "{name}");
+            assert_eq!(paths.kind(&path).is_some(), meta.is_some(), "{name}");
+        }
+        let kinds = [
+            ("a", PathKind::Folder),
+            ("to-file", PathKind::File),
+            ("a/socket", PathKind::Socket),
+            ("device", PathKind::Other),
+        ];
+        for (name, kind) in kinds {
+            assert_eq!(paths.kind(&at(name)), Some(kind), "{name}");
         }
         assert_eq!(paths.canonical(Path::new("/")), Some(PathBuf::from("/")));
     }

@@ -12,28 +12,6 @@ use std::path::Path;
 
 /// The smallest memory in which a cage can start at all.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
-/// Files of /proc that tell about the host. Those that only root can read need no mask.
-const TELLING: &[&str] = &[
-    "cmdline",
-    "config.gz",
-    "diskstats",
-    "interrupts",
-    "iomem",
-    "kallsyms",
-    "kcore",
-    "key-users",
-    "keys",
-    "kmsg",
-    "latency_stats",
-    "modules",
-    "partitions",
-    "sched_debug",
-    "slabinfo",
-    "swaps",
-    "timer_list",
-    "vmallocinfo",
-];
-
 /// Policy, facts and request → plan. Nothing is changed and nothing is opened.
 pub fn resolve(
     policy: &Policy,
@@ -70,7 +48,7 @@ pub fn resolve(
         workspace,
         sources,
         mounts,
-        masked: masked(tree),
+        masked: facts.telling.clone(),
         seccomp: Seccomp::Default,
         rlimits: rlimits(&policy.limits, facts),
         limits: limits(&policy.limits, facts)?,
@@ -209,11 +187,6 @@ fn socket_path(
         Some(_ours) => Err(refused("is one of mews's own sockets; no cage may reach those")),
         None => Ok(canonical),
     }
-}
-
-fn masked(tree: &dyn HostPaths) -> Vec<String> {
-    let paths = TELLING.iter().map(|name| format!("/proc/{name}"));
-    paths.filter(|path| tree.world_readable(Path::new(path))).collect()
 }
 
 fn limits(asked: &PolicyLimits, facts: &HostFacts) -> Result<Limits, PlanError> {

@@ -4,6 +4,28 @@ use super::{kernel, sys};
 use crate::cgroup::{Layout, Version};
 use crate::plan::{Controller, HostFacts};
 
+/// Files of /proc that tell about the host. Those that only root can read need no mask.
+const TELLING: &[&str] = &[
+    "cmdline",
+    "config.gz",
+    "diskstats",
+    "interrupts",
+    "iomem",
+    "kallsyms",
+    "kcore",
+    "key-users",
+    "keys",
+    "kmsg",
+    "latency_stats",
+    "modules",
+    "partitions",
+    "sched_debug",
+    "slabinfo",
+    "swaps",
+    "timer_list",
+    "vmallocinfo",
+];
+
 /// What a plan is resolved against.
 #[must_use]
 pub fn facts(layout: &Layout) -> HostFacts {
@@ -18,7 +40,20 @@ pub fn facts(layout: &Layout) -> HostFacts {
         cpu: controller(limits.cpu),
         freezer: if limits.kill { Controller::V2 } else { Controller::Absent },
         rlimits_hard: kernel::hard_rlimits(),
+        telling: telling(),
     }
+}
+
+/// Those files of `/proc` that tell everyone about the host.
+#[must_use]
+pub fn telling() -> Vec<String> {
+    let paths = TELLING.iter().map(|name| format!("/proc/{name}"));
+    paths.filter(|path| is_for_everyone(path)).collect()
+}
+
+fn is_for_everyone(path: &str) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o004 != 0)
 }
 
 fn controller(version: Option<Version>) -> Controller {

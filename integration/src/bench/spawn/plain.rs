@@ -31,7 +31,7 @@ impl Plain {
         let workspace = folder.join("plain");
         std::fs::create_dir(&workspace)?;
         chown(&workspace, Some(UID), Some(UID))?;
-        let plan = resolve(&workspace)?;
+        let plan = resolve(&facts(), &workspace)?;
         let mut files = Vec::new();
         for (number, data) in bwrap::data_files(&plan).into_iter().enumerate() {
             let path = folder.join(format!("data-{number}"));
@@ -67,16 +67,21 @@ impl Plain {
     }
 }
 
-pub(crate) fn resolve(workspace: &Path) -> anyhow::Result<CagePlan> {
-    let policy = cage::policy::load(&PolicySource::Name("shell".to_owned()), &[])?;
-    let facts = HostFacts {
+pub(crate) fn facts() -> HostFacts {
+    HostFacts {
         userns: true,
         seccomp: true,
         landlock_abi: 7,
         memory: Controller::V1,
         pids: Controller::V1,
+        telling: cage::probe::telling(),
         ..HostFacts::default()
-    };
+    }
+}
+
+/// As the supervisor does it, which knows the host's facts since its start.
+pub(crate) fn resolve(facts: &HostFacts, workspace: &Path) -> anyhow::Result<CagePlan> {
+    let policy = cage::policy::load(&PolicySource::Name("shell".to_owned()), &[])?;
     let request = Request {
         operator: Operator { uid: UID, gid: UID, name: None, home: None },
         uid: UID,
@@ -87,6 +92,6 @@ pub(crate) fn resolve(workspace: &Path) -> anyhow::Result<CagePlan> {
         never: Vec::new(),
         never_write: Vec::new(),
     };
-    cage::plan::resolve(&policy, &facts, &request, &RealPaths::default())
+    cage::plan::resolve(&policy, facts, &request, &RealPaths::default())
         .context("the plan of policy shell")
 }
