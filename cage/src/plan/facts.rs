@@ -1,7 +1,8 @@
 //! What a plan is made from, beside the policy: the host's facts, the file tree, the request.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use wire::Overrides;
 
@@ -92,9 +93,12 @@ const LINKS_MAX: u32 = 40;
 /// once, as most of what a policy names lies in the same few folders.
 #[derive(Debug, Default)]
 pub struct RealPaths {
-    names: RefCell<BTreeMap<PathBuf, Option<Name>>>,
-    folders: RefCell<BTreeMap<PathBuf, Option<PathBuf>>>,
+    names: Memory<Name>,
+    folders: Memory<PathBuf>,
 }
+
+/// What was found at a path. By its letters: to compare paths part by part costs more than to look.
+type Memory<T> = RefCell<HashMap<OsString, Option<T>>>;
 
 /// What is found under a name in its real folder.
 #[derive(Clone, Debug)]
@@ -124,20 +128,20 @@ impl RealPaths {
     /// The same name in its real folder; `None` for the root and for something like `a/..`, too.
     fn place(&self, path: &Path, links: u32) -> Option<PathBuf> {
         let (folder, name) = (path.parent()?, path.file_name()?);
-        if let Some(known) = self.folders.borrow().get(folder) {
+        if let Some(known) = self.folders.borrow().get(folder.as_os_str()) {
             return Some(known.as_ref()?.join(name));
         }
         let real = self.real(folder, links);
-        self.folders.borrow_mut().insert(folder.to_owned(), real.clone());
+        self.folders.borrow_mut().insert(folder.into(), real.clone());
         Some(real?.join(name))
     }
 
     fn name(&self, path: &Path) -> Option<Name> {
-        if let Some(known) = self.names.borrow().get(path) {
+        if let Some(known) = self.names.borrow().get(path.as_os_str()) {
             return known.clone();
         }
         let found = look(path);
-        self.names.borrow_mut().insert(path.to_owned(), found.clone());
+        self.names.borrow_mut().insert(path.into(), found.clone());
         found
     }
 }
