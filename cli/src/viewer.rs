@@ -3,6 +3,7 @@
 //!
 //! `screen` has the terminal, `pipes` the streams of a command without one, `follow` only reads.
 
+mod echo;
 pub(crate) mod follow;
 pub(crate) mod keys;
 pub(crate) mod modes;

@@ -1,5 +1,6 @@
 //! A program with a terminal, on the operator's terminal.
 
+use super::echo::Echo;
 use super::keys::{Matcher, PATIENCE};
 use super::stdio::{Input, Output};
 use super::stream::{Incoming, Outgoing};
@@ -18,6 +19,8 @@ const INPUT_BYTES_MAX: usize = 64 * 1024;
 const PAINT_BYTES: usize = 256 * 1024;
 /// A burst of size changes becomes its last one.
 const RESIZE: Duration = Duration::from_millis(20);
+/// The echo of a key is waited for awake so long: to be woken for it takes as long as the echo.
+const ECHO: Duration = Duration::from_micros(300);
 /// How long a broker may take to say that we are detached.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -36,6 +39,7 @@ pub(super) async fn view(
         input: Input::stdin(),
         input_ended: false,
         keys: Matcher::new(viewer.keys.clone()),
+        echo: Echo::default(),
         release_at: None,
         resize_at: None,
         role: hello.role,
@@ -55,6 +59,7 @@ struct Screen<'a> {
     input: Input,
     input_ended: bool,
     keys: Matcher,
+    echo: Echo,
     /// When the program gets a held key.
     release_at: Option<Instant>,
     resize_at: Option<Instant>,
@@ -72,16 +77,20 @@ impl Screen<'_> {
             tokio::select! {
                 frame = self.incoming.next(), if self.output.is_empty() => {
                     let Some(frame) = frame? else { return Ok(Ending::Lost) };
-                    if let Some(ending) = self.take_all(frame)? {
+                    if let Some(ending) = self.show(frame)? {
                         self.paint_rest(ends).await?;
                         return Ok(ending);
                     }
-                    self.output.write_now();
                 }
                 done = self.output.flush(), if !self.output.is_empty() => done?,
                 typed = self.input.read(INPUT_BYTES_MAX), if reads_keys => {
-                    if self.typed(&typed?) {
+                    let typed = typed?;
+                    if self.typed(&typed) {
                         return self.detach(ends).await;
+                    }
+                    if let Some(ending) = self.show_echo(typed.len())? {
+                        self.paint_rest(ends).await?;
+                        return Ok(ending);
                     }
                 }
                 () = self.outgoing.flush(), if self.outgoing.waiting() > 0 => {}
@@ -99,6 +108,28 @@ impl Screen<'_> {
                 },
             }
         }
+    }
+
+    /// What a key does to the screen, if the program is quick.
+    fn show_echo(&mut self, typed: usize) -> io::Result<Option<Ending>> {
+        let is_sent =
+            self.role == Role::Writer && !self.keys.holds() && self.outgoing.waiting() == 0;
+        if !is_sent || !self.output.is_empty() || !self.echo.is_expected(typed) {
+            return Ok(None);
+        }
+        let came = self.incoming.comes_within(ECHO);
+        self.echo.learn(came);
+        match self.incoming.buffered()? {
+            Some(frame) => self.show(frame),
+            None => Ok(None),
+        }
+    }
+
+    /// Written at once as far as it goes, without another look around.
+    fn show(&mut self, frame: Frame) -> io::Result<Option<Ending>> {
+        let ending = self.take_all(frame)?;
+        self.output.write_now();
+        Ok(ending)
     }
 
     /// This frame and those that came with it, as far as one write should go.

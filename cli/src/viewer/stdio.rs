@@ -4,6 +4,7 @@
 use link::Outlet;
 use link::nonblocking::{TERMINAL_READ_BYTES, watch_input};
 use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal};
 use std::fs::{File, OpenOptions};
 use std::future::poll_fn;
 use std::io;
@@ -57,6 +58,10 @@ impl Source {
     fn stdin() -> io::Result<Self> {
         let fd = io::stdin().as_fd().try_clone_to_owned()?;
         let is_terminal = io::IsTerminal::is_terminal(&fd);
+        if is_terminal {
+            // To read from the background then fails, instead of stopping us.
+            SigSet::from(Signal::SIGTTIN).thread_block()?;
+        }
         if is_terminal
             && let Ok(own) = open_anew(0, File::options().read(true))
             && let Ok(own) = watch_input(own)
@@ -79,11 +84,6 @@ impl Source {
         };
         loop {
             let mut ready = fd.readable().await?;
-            if is_terminal && is_in_background(fd.get_ref()) {
-                // Reading now would stop us (SIGTTIN); the keys are the shell's.
-                tokio::time::sleep(Duration::from_millis(300)).await;
-                continue;
-            }
             if !is_own && !is_readable(fd.get_ref())? {
                 ready.clear_ready();
                 continue;
@@ -97,6 +97,10 @@ impl Source {
                 }
                 Err(Errno::EAGAIN) => ready.clear_ready(),
                 Err(Errno::EINTR) => {}
+                // The keys are the shell's now. Nothing tells when they are ours again.
+                Err(Errno::EIO) if is_terminal && is_in_background(fd.get_ref()) => {
+                    tokio::time::sleep(Duration::from_millis(300)).await;
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -6,6 +6,7 @@ use nix::sys::socket::{MsgFlags, recv, send};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use wire::frame::{Decoder, Frame};
 
@@ -36,6 +37,21 @@ impl Incoming {
         self.decoder.next_frame().map_err(bad)
     }
 
+    /// Whether something more of the broker comes within this time, which is spent awake. What is
+    /// wrong is met again by [`Self::next`].
+    pub(super) fn comes_within(&mut self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        loop {
+            match receive(self.stream.get_ref(), &mut self.buffer, &mut self.decoder) {
+                Ok(count) => return count > 0,
+                Err(Errno::EAGAIN | Errno::EINTR) if Instant::now() < end => {
+                    std::thread::yield_now();
+                }
+                Err(_) => return false,
+            }
+        }
+    }
+
     /// The next frame; `None` when the broker's end is closed. Cancel-safe.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Frame>> {
         loop {
@@ -43,18 +59,12 @@ impl Incoming {
                 return Ok(Some(frame));
             }
             let mut ready = self.stream.readable().await?;
-            let fd = self.stream.get_ref().as_raw_fd();
-            match recv(fd, &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
+            match receive(self.stream.get_ref(), &mut self.buffer, &mut self.decoder) {
                 Ok(0) | Err(Errno::ECONNRESET) => return Ok(None),
-                Ok(count) => {
-                    if count < self.buffer.len() {
-                        // That was all; what comes later wakes us.
-                        ready.clear_ready();
-                    }
-                    self.decoder.feed(self.buffer.get(..count).unwrap_or_default());
-                }
+                // That was all; what comes later wakes us.
+                Ok(count) if count < READ_BYTES => ready.clear_ready(),
                 Err(Errno::EAGAIN) => ready.clear_ready(),
-                Err(Errno::EINTR) => {}
+                Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -106,6 +116,12 @@ impl Outgoing {
         self.written = 0;
         self.stream.wrote_all();
     }
+}
+
+fn receive(stream: &OwnedFd, buffer: &mut [u8], decoder: &mut Decoder) -> nix::Result<usize> {
+    let count = recv(stream.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)?;
+    decoder.feed(buffer.get(..count).unwrap_or_default());
+    Ok(count)
 }
 
 fn write(stream: &OwnedFd, bytes: &[u8]) -> nix::Result<usize> {

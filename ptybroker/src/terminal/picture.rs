@@ -10,7 +10,7 @@ use wire::Size;
 
 /// Plain text is shown to the model when so much waits, in bytes, or so long.
 const BEHIND_BYTES: usize = 32 * 1024;
-const BEHIND_MS: u64 = 10;
+const BEHIND_MS: u64 = 100;
 const ESCAPE: u8 = 0x1b;
 
 #[derive(Debug)]
