@@ -49,7 +49,23 @@ impl Terminal {
         Self::start(Self::command(sandbox, args)?, cols, rows, Drawing::On)
     }
 
+    /// Any program of the host, as the operator, with `mews` in its `PATH`.
+    ///
+    /// # Errors
+    /// As [`Self::mews`].
+    pub fn program(sandbox: &Sandbox, words: &[&str]) -> anyhow::Result<Self> {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        Self::start(Self::command_of(sandbox, words)?, 80, 24, Drawing::On)
+    }
+
     fn command(sandbox: &Sandbox, args: &[&str]) -> anyhow::Result<CommandBuilder> {
+        let mut words =
+            vec![crate::programs::folder()?.join("mews").to_string_lossy().into_owned()];
+        words.extend(args.iter().map(|arg| (*arg).to_owned()));
+        Self::command_of(sandbox, words)
+    }
+
+    fn command_of(sandbox: &Sandbox, program: Vec<String>) -> anyhow::Result<CommandBuilder> {
         let mut words = Vec::new();
         // portable-pty starts a program as whoever we are; setpriv changes that.
         if let Caller::Uid(uid) = sandbox.caller() {
@@ -58,8 +74,7 @@ impl Terminal {
                 ["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"].map(str::to_owned),
             );
         }
-        words.push(crate::programs::folder()?.join("mews").to_string_lossy().into_owned());
-        words.extend(args.iter().map(|arg| (*arg).to_owned()));
+        words.extend(program);
         let mut command = CommandBuilder::from_argv(words.into_iter().map(Into::into).collect());
         command.env_clear();
         for (name, value) in sandbox.env()? {

@@ -30,6 +30,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("terminal.no_daemon_shell", no_daemon_shell),
         Test::new("terminal.shell_and_exec_on_terminals", shell_verb),
         Test::new("terminal.logs_after_the_end", logs_after),
+        Test::new("terminal.keys_are_the_shells_while_in_the_background", background),
     ]
 }
 
@@ -377,4 +378,32 @@ fn logs_after(sandbox: &Sandbox) -> anyhow::Result<()> {
     let raw = sandbox.mews(["logs", "--raw", "told"])?.expect(0)?.out();
     ensure!(raw.contains("n100\r\n\x1b[1mbold\x1b[0m end\r\n"), "{raw:?}");
     Ok(())
+}
+
+/// A run that a shell has put into the background leaves the keys to it, is not stopped, and gets
+/// those that are typed once it is in the foreground.
+fn background(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let shell = [&["env", "PS1=$ "], &BASH[..]].concat();
+    let mut terminal = Terminal::program(sandbox, &shell)?;
+    at_prompt(&terminal)?;
+    terminal.send("mews run -- sh -c 'echo up; read x; echo got-$x' > out &\r")?;
+    until_out_is(sandbox, "up\n")?;
+    for number in 0..5 {
+        terminal.send(format!("echo shell-$(({number}+1))\r"))?;
+        wait_line(&terminal, &format!("shell-{}", number + 1))?;
+    }
+    terminal.send("jobs\r")?;
+    terminal.wait_for("Running")?;
+    terminal.send("clear; fg\r")?;
+    terminal.wait_until("fg tells the job", |lines| last(lines).contains("mews run"))?;
+    terminal.send("hello\r")?;
+    until_out_is(sandbox, "up\ngot-hello\n")?;
+    at_prompt(&terminal)?;
+    exit_with(&mut terminal, "exit 4\r", 4)
+}
+
+fn until_out_is(sandbox: &Sandbox, text: &str) -> anyhow::Result<()> {
+    testkit::pause::until(text, testkit::process::LIMIT, || {
+        (read(sandbox, "out").ok()? == text).then_some(())
+    })
 }
