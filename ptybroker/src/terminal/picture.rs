@@ -131,7 +131,7 @@ mod tests {
     fn who_looks_sees_everything() {
         let mut picture = picture();
         picture.output(b"a\r\nb\r\nc\r\nd\r\ne", 5);
-        assert_eq!(picture.deadline_ms(), Some(15));
+        assert_eq!(picture.deadline_ms(), Some(5 + BEHIND_MS));
         assert_eq!(picture.scrollback().len(), 1);
         assert_eq!(picture.deadline_ms(), None);
         picture.output(b"f", 20);
@@ -145,9 +145,9 @@ mod tests {
         picture.output(b"\x1b[6n", 1);
         assert_eq!(picture.take_replies(), b"\x1b[1;5R");
         picture.output(b"more", 2);
-        picture.tick(11);
-        assert_eq!(picture.deadline_ms(), Some(12));
-        picture.tick(12);
+        picture.tick(1 + BEHIND_MS);
+        assert_eq!(picture.deadline_ms(), Some(2 + BEHIND_MS));
+        picture.tick(2 + BEHIND_MS);
         assert_eq!((picture.deadline_ms(), picture.behind.capacity()), (None, 0));
     }
 }
