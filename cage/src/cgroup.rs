@@ -10,6 +10,7 @@
 //! processes may hold the same [`CageCgroup`].
 
 mod events;
+mod freezer;
 mod group;
 mod hierarchy;
 mod layout;
@@ -17,6 +18,7 @@ mod limits;
 mod members;
 
 pub use events::{Counter, Counters};
+pub use freezer::Freezer;
 pub use group::{Controller, GroupPath, Version};
 pub use layout::{Layout, LimitFacts};
 pub use limits::Limits;

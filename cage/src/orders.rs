@@ -10,6 +10,10 @@
 //!                 or exec_failed {…}
 //! init → broker   exited {…}
 //! broker → init   signal {…}
+//! broker → init   suspend {…}
+//! init → broker   stilled + [what stands how]
+//! broker → init   resume
+//! init → broker   resumed
 //! ```
 //! The end of the order socket ends the cage.
 
@@ -30,6 +34,11 @@ pub enum Order {
     Exec { id: u64, argv: Vec<Arg>, env: Vec<(Arg, Arg)>, cwd: Arg, umask: u32, tty: Option<Size> },
     /// From pid 1, which stands outside the payloads' Landlock domain.
     Signal { target: Target, signal: i32 },
+    /// Parents by SIGSTOP, then leaves by SIGTSTP with `grace_ms` to obey; with `all`, SIGSTOP for
+    /// whatever then still runs. Answered by `stilled`.
+    Suspend { grace_ms: u64, all: bool },
+    /// What `suspend` stopped goes on. Answered by `resumed`.
+    Resume,
     /// The order itself, as JSON, is in the first descriptor beside this packet; its own descriptors
     /// follow. For orders larger than a packet: see [`pack_order`].
     InMemfd,
@@ -97,6 +106,9 @@ pub enum Report {
         what: String,
     },
     Exited(ExecExit),
+    /// Beside it a memfd: JSON array of [`wire::Stilled`].
+    Stilled,
+    Resumed,
     /// The zygote was killed; pid 1 made and attested a new one.
     ZygoteReplaced(Attestation),
 }

@@ -23,6 +23,7 @@ pub use limits::{Enforcement, Limit, Limits, resource};
 pub use resolve::resolve;
 
 use crate::orders::{Forwarder, LandlockProgram, Program, Rlimit};
+use crate::policy::Suspend;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -49,6 +50,8 @@ pub struct CagePlan {
     pub forwarders: Vec<Forwarder>,
     pub env: EnvRules,
     pub terminal: Terminal,
+    #[serde(default)]
+    pub suspend: Suspend,
     /// What the policy requires of the host, as written: `landlock>=2`. All of it was met.
     pub require: Vec<String>,
     /// For people: what was left out, and what costs time.

@@ -15,13 +15,16 @@ mod schema;
 mod values;
 
 pub use error::{PolicyError, Problem};
-pub use file::{Missing, Said, SocketRule, TmpfsFile as TmpfsRule};
+pub use file::{Missing, OnRefuse, Said, SocketRule, TmpfsFile as TmpfsRule};
 pub use load::load;
 pub use overrides::BadFlag;
 pub use paths::{Base, Connect, EnvName, PathRule};
 pub use preset::{preset_names, preset_text};
+use values::Grace;
+
 pub use values::{BadValue, Bytes, Home, Millis, Name, Requirement};
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A policy as a spawn uses it: merged, checked, complete.
@@ -43,6 +46,7 @@ pub struct Policy {
     pub env_pass: Vec<String>,
     pub env_set: BTreeMap<String, String>,
     pub terminal: PolicyTerminal,
+    pub suspend: Suspend,
 }
 
 /// Absent: not limited.
@@ -71,6 +75,30 @@ pub struct PolicyTerminal {
     pub record_bytes: u64,
 }
 
+/// How a cage is suspended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspend {
+    /// For a program to obey SIGTSTP.
+    pub grace_ms: u64,
+    pub on_refuse: OnRefuse,
+}
+
+impl Default for Suspend {
+    fn default() -> Self {
+        Self { grace_ms: 500, on_refuse: OnRefuse::Freeze }
+    }
+}
+
+impl Suspend {
+    fn from_file(file: &file::SuspendFile) -> Self {
+        let default = Self::default();
+        Self {
+            grace_ms: file.grace.map_or(default.grace_ms, |Grace(Millis(ms))| ms),
+            on_refuse: file.on_refuse.unwrap_or(default.on_refuse),
+        }
+    }
+}
+
 const PTYS_DEFAULT: u32 = 16;
 
 impl Policy {
@@ -93,6 +121,7 @@ impl Policy {
             env_pass: file.env.pass.into_iter().map(|EnvName(name)| name).collect(),
             env_set: file.env.set.0,
             terminal,
+            suspend: Suspend::from_file(&file.suspend),
         }
     }
 }

@@ -165,7 +165,16 @@ const MISTAKES: &[Mistake] = &[
     ("version = 1\n[terminal]\nremote_rate = \"1M\"", "unsupported", Some(3), None, ""),
     ("version = 1\n[terminal]\nflow = \"drop\"", "unsupported", Some(3), Some("terminal.flow"), ""),
     ("version = 1\n[terminal]\nrecord_input = true", "unsupported", Some(3), None, "write false"),
-    ("version = 1\n[suspend]\ngrace = \"1s\"", "unsupported", Some(2), Some("suspend"), ""),
+    ("version = 1\n[suspend]\ngrace = \"2h\"", "bad_value", Some(3), Some("suspend.grace"), "60s"),
+    (
+        "version = 1\n[suspend]\ngrace = \"0s\"",
+        "bad_value",
+        Some(3),
+        Some("suspend.grace"),
+        "no time",
+    ),
+    ("version = 1\n[suspend]\non_refuse = \"kill\"", "bad_value", Some(3), None, "freeze"),
+    ("version = 1\n[suspend]\nhow = 1", "unknown_key", Some(3), None, ""),
 ];
 
 #[test]

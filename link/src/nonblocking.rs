@@ -27,6 +27,14 @@ pub fn watch_room(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     sys::watch(fd, Interest::WRITABLE)
 }
 
+/// The same for a change that the kernel tells of (`POLLPRI`): `cgroup.events` and its like.
+///
+/// # Errors
+/// As for [`watch_input`].
+pub fn watch_change(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    sys::watch(fd, Interest::PRIORITY)
+}
+
 /// A packet link whose waits are tokio's. One reader and one writer at a time. Room is waited for
 /// only while there is none, so that a packet that the peer takes wakes nobody here.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ pub mod command;
 pub mod ending;
 pub mod requests;
 pub mod starting;
+pub mod suspending;
 
 use crate::boot::{Booted, Counters};
 use crate::clocks::{self, Alarm};
@@ -32,6 +33,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
+use suspending::{HeldBack, Stillness};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -103,6 +105,7 @@ pub async fn run(booted: Booted) -> ExitCode {
     };
     let broker = Broker {
         output: Rc::new(Output::limited(boot.clocks.output_bytes)),
+        walltime_left_ms: boot.clocks.walltime_ms,
         clocks: boot.clocks,
         ptys_max: boot.ptys_max,
         oom_group: boot.fds.oom_group,
@@ -167,6 +170,11 @@ struct Broker {
     alarm: Option<Cause>,
     told: Told,
     running_clocks: Vec<AbortHandle>,
+    /// Since when the clocks run, and what walltime was left then, in milliseconds.
+    clocks_since: Option<Instant>,
+    walltime_left_ms: Option<u64>,
+    stillness: Stillness,
+    held_back: Vec<HeldBack>,
     cage_gone: bool,
     left_alone: bool,
     exit: Option<Exit>,
@@ -212,6 +220,10 @@ impl Broker {
             ending: None,
             alarm: None,
             running_clocks: Vec::new(),
+            clocks_since: None,
+            walltime_left_ms: None,
+            stillness: Stillness::Going,
+            held_back: Vec::new(),
             cage_gone: false,
             left_alone: false,
             exit: None,
@@ -254,6 +266,8 @@ impl Broker {
                 self.payload_ended(id, End::NotStarted { errno, what });
             }
             Report::Exited(exit) => self.payload_ended(exit.id, End::Reported(exit)),
+            Report::Stilled => self.stilled(fds),
+            Report::Resumed => self.resumed(),
             Report::ZygoteReplaced(_) => {
                 self.log(&EventBody::CageZygoteReplaced {});
             }

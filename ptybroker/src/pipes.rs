@@ -190,7 +190,8 @@ impl Streams {
                 self.crowd.close_all(&close);
                 self.closed = Some(close);
             }
-            Command::Master(_) => {}
+            // What its standard input has not taken waits in the pipe.
+            Command::Master(_) | Command::Still(_) => {}
         }
     }
 

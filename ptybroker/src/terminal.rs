@@ -63,6 +63,7 @@ pub fn start(
         shared: shared.clone(),
         commands,
         tty: None,
+        still: false,
         state: State::Detached,
         hold_until: None,
         drain_until: None,
@@ -84,6 +85,7 @@ struct Terminal {
     shared: Shared,
     commands: mpsc::UnboundedReceiver<Command>,
     tty: Option<Tty>,
+    still: bool,
     state: State,
     hold_until: Option<u64>,
     drain_until: Option<u64>,
@@ -133,6 +135,9 @@ impl Terminal {
             Command::Hold => self.hold_until = Some(now_ms + HOLD_MS),
             Command::Master(master) => {
                 self.tty = Tty::new(master).ok();
+                if let Some(tty) = &mut self.tty {
+                    tty.stand_still(self.still);
+                }
                 // The viewer may have changed its window meanwhile.
                 let size = self.status.size.get();
                 if let (Some(tty), Some(size)) = (&mut self.tty, size) {
@@ -164,6 +169,12 @@ impl Terminal {
             Command::Close(close) => {
                 self.crowd.close_all(&close);
                 self.closed = Some(close);
+            }
+            Command::Still(still) => {
+                self.still = still;
+                if let Some(tty) = &mut self.tty {
+                    tty.stand_still(still);
+                }
             }
             Command::Pipes(_) => {}
         }

@@ -21,7 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, MutexGuard, watch};
 use wire::supervisor::{CageState, Phase};
 use wire::{CageId, Cause, ErrorCode, Event, EventBody, Exit, Source, WireError};
 
@@ -45,6 +45,8 @@ pub(crate) struct Cage {
     broker: RefCell<Option<Rc<BrokerLink>>>,
     handles: RefCell<Handles>,
     ending: Cell<Option<Cause>>,
+    /// Suspend and resume, one at a time.
+    turns: Mutex<()>,
     /// `<state>/cages/<id>`.
     folder: OwnedFd,
     dirty: Rc<Dirty>,
@@ -68,6 +70,7 @@ impl Cage {
             broker: RefCell::default(),
             handles: RefCell::default(),
             ending: Cell::new(None),
+            turns: Mutex::default(),
             folder,
             dirty,
         })
@@ -85,6 +88,11 @@ impl Cage {
     pub(crate) fn step(&self, moment: Moment) {
         let next = phase::step(self.phase(), moment);
         self.phase.send_if_modified(|phase| std::mem::replace(phase, next) != next);
+    }
+
+    /// Suspend and resume take turns.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turns.lock().await
     }
 
     /// Returns when nothing of the cage is left.

@@ -4,6 +4,7 @@ use crate::cage::phase::Moment;
 use crate::cage::{Cage, driver};
 use crate::launch;
 use crate::supervisor::Supervisor;
+use crate::suspend;
 use std::time::Duration;
 use wire::broker::BrokerRequest;
 use wire::supervisor::Phase;
@@ -27,12 +28,19 @@ pub(crate) async fn kill(cage: &Cage, cause: Cause) -> Result<(), WireError> {
     finish(cage).await
 }
 
-/// SIGTERM, 5 s, SIGKILL.
-pub(crate) async fn end(cage: &Cage, cause: Cause) -> Result<(), WireError> {
+/// SIGTERM, 5 s, SIGKILL. Who stands still goes on for that.
+pub(crate) async fn end(
+    supervisor: &Supervisor,
+    cage: &Cage,
+    cause: Cause,
+) -> Result<(), WireError> {
     if cage.phase() == Phase::Gone {
         return Ok(());
     }
     announce(cage, cause).await;
+    if let Err(error) = suspend::resume(supervisor, cage).await {
+        tracing::warn!(cage = %cage.id, %error, "it does not go on, and is killed as it is");
+    }
     if let Ok(broker) = cage.broker() {
         let request = BrokerRequest::Signal { pty: None, signal: libc::SIGTERM };
         let asked = broker.call(&request, &[]);

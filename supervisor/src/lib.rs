@@ -35,6 +35,7 @@ mod sessiond;
 mod signals;
 mod spawn;
 mod supervisor;
+mod suspend;
 #[expect(unsafe_code, reason = "fork, mounts and the like, which nix does not wrap safely")]
 mod sys;
 mod uids;

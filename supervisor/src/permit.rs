@@ -78,7 +78,7 @@ macro_rules! permit {
 }
 
 #[rustfmt::skip]
-pub(crate) const TABLE: [Permit; 15] = [
+pub(crate) const TABLE: [Permit; 17] = [
     //      request       who                 phase    once         fds  handler
     permit!("spawn",      Operator,           Unknown, OncePerCage, 1,   handle::spawn),
     permit!("dry_run",    Operator,           NoCage,  Any,         1,   handle::dry_run),
@@ -87,6 +87,8 @@ pub(crate) const TABLE: [Permit; 15] = [
     permit!("input",      Operator,           Running, Any,         1,   handle::input),
     permit!("resize",     Operator,           Running, Any,         0,   handle::pass),
     permit!("signal",     Operator,           Running, Any,         0,   handle::pass),
+    permit!("suspend",    Operator,           Running, Any,         0,   handle::suspend),
+    permit!("resume",     Operator,           Running, Any,         0,   handle::resume),
     permit!("kill",       Operator,           Known,   Any,         0,   handle::kill),
     permit!("end",        Operator,           Known,   Any,         0,   handle::end),
     permit!("plan",       Operator,           Known,   Any,         0,   handle::plan),
@@ -279,7 +281,7 @@ mod tests {
         verbs.sort_unstable();
         verbs.dedup();
         assert_eq!(verbs.len(), TABLE.len());
-        for body in [json!({}), json!({"verb": "suspend"}), json!({"verb": 3}), json!([])] {
+        for body in [json!({}), json!({"verb": "checkpoint"}), json!({"verb": 3}), json!([])] {
             assert!(find(&body).is_err(), "{body}");
         }
         // A verb that the protocol does not know would fail here for another reason than its fields.

@@ -20,6 +20,7 @@ use crate::files;
 use crate::launch;
 use crate::outbox::Journal;
 use crate::supervisor::Supervisor;
+use crate::suspend;
 use ::cage::cgroup::{self, CageCgroup};
 use ::cage::plan::CagePlan;
 use link::Packets;
@@ -165,9 +166,27 @@ async fn adopt(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) -> bool {
     let Some(notices) = connect(supervisor, cage).await else { return false };
     cage.tell_end(&EventBody::CageAdopted {});
     let state = ask_state(cage).await;
+    take_over_stillness(supervisor, cage, state.as_ref()).await;
     let driver = driver::run_adopted(Rc::clone(supervisor), Rc::clone(cage), notices, state);
     tokio::task::spawn_local(driver);
     true
+}
+
+/// A suspension that was complete stays; one that was only begun, or half undone, is undone.
+async fn take_over_stillness(
+    supervisor: &Rc<Supervisor>,
+    cage: &Rc<Cage>,
+    state: Option<&BrokerState>,
+) {
+    let Some(suspended) = cage.record().suspended else { return };
+    let stands = suspend::stands_still(cage, state.is_some_and(|state| state.suspended));
+    if suspended.suspension.is_some() && stands {
+        cage.step(Moment::Suspended);
+        return;
+    }
+    if let Err(error) = suspend::resume(supervisor, cage).await {
+        tracing::error!(cage = %cage.id, %error, "a cage that was half suspended does not go on");
+    }
 }
 
 async fn connect(
@@ -246,6 +265,7 @@ mod tests {
             went,
             gone,
             exit: None,
+            suspended: None,
             ptys: Vec::new(),
         };
         for (gone, went, lives, group, want) in [

@@ -6,6 +6,7 @@ use crate::files::{self, FileError};
 use crate::permit::{Call, Reply};
 use crate::spawn::recipe;
 use crate::supervisor::{Stop, Supervisor};
+use crate::suspend;
 use link::memfd;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -86,6 +87,8 @@ pub(crate) async fn pass(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
         | SupervisorRequest::Exec { .. }
         | SupervisorRequest::Attach { .. }
         | SupervisorRequest::Input { .. }
+        | SupervisorRequest::Suspend { .. }
+        | SupervisorRequest::Resume { .. }
         | SupervisorRequest::Kill { .. }
         | SupervisorRequest::End { .. }
         | SupervisorRequest::Plan { .. }
@@ -98,15 +101,25 @@ pub(crate) async fn pass(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
     to_broker(&call, &request).await
 }
 
+pub(crate) async fn suspend(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let suspension = suspend::suspend(&supervisor, &*call.cage()?).await?;
+    Ok((control::value(&suspension)?, Vec::new()))
+}
+
+pub(crate) async fn resume(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    suspend::resume(&supervisor, &*call.cage()?).await?;
+    Ok((Value::Null, Vec::new()))
+}
+
 pub(crate) async fn kill(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
     let SupervisorRequest::Kill { cause, .. } = call.request else { return Err(mixed_up()) };
     ending::kill(&*call.cage()?, cause).await?;
     Ok((Value::Null, Vec::new()))
 }
 
-pub(crate) async fn end(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+pub(crate) async fn end(supervisor: Rc<Supervisor>, call: Call) -> Reply {
     let SupervisorRequest::End { cause, .. } = call.request else { return Err(mixed_up()) };
-    ending::end(&*call.cage()?, cause).await?;
+    ending::end(&supervisor, &*call.cage()?, cause).await?;
     Ok((Value::Null, Vec::new()))
 }
 
@@ -173,7 +186,7 @@ pub(crate) async fn list(supervisor: Rc<Supervisor>, _call: Call) -> Reply {
 
 /// With the terminals as the broker sees them now, if it answers soon.
 async fn fresh_state(cage: &Cage) -> CageState {
-    if matches!(cage.phase(), Phase::Running | Phase::Ending)
+    if matches!(cage.phase(), Phase::Running | Phase::Suspended | Phase::Ending)
         && let Ok(broker) = cage.broker()
     {
         let asked = broker.call(&BrokerRequest::State, &[]);

@@ -174,6 +174,7 @@ fn register(
         went: false,
         gone: false,
         exit: None,
+        suspended: None,
         ptys: Vec::new(),
     };
     record.save(&supervisor.host.dirs.sup_state())?;

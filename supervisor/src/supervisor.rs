@@ -100,8 +100,15 @@ impl Supervisor {
     }
 
     /// Writes the cage's record; the step that it records is done all the same if that fails.
+    /// # Errors
+    /// The disk is full.
+    pub(crate) fn try_save(&self, cage: &Cage) -> io::Result<()> {
+        cage.record().save(&self.host.dirs.sup_state())
+    }
+
+    /// The same where there is nothing left to refuse.
     pub(crate) fn save(&self, cage: &Cage) {
-        if let Err(error) = cage.record().save(&self.host.dirs.sup_state()) {
+        if let Err(error) = self.try_save(cage) {
             tracing::error!(cage = %cage.id, %error, "a cage's record could not be written");
         }
     }

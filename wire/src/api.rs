@@ -12,12 +12,14 @@
 //! | GET `sessions/:s` | → [`SessionView`] |
 //! | DELETE `sessions/:s?confirm=true` | end: → [`SessionView`], when its cages are gone |
 //! | DELETE `sessions/:s?confirm=true&purge=true` | remove an ended one: → 204 |
+//! | POST `sessions/:s/pause`, `…/resume` | all its cages or none: → [`SessionView`] |
 //! | POST `sessions/:s/jobs` | [`JobRequest`] → 201 [`Started`] |
 //! | GET `sessions/:s/runs`, `sessions/:s/runs/:r` | → `{"runs": [RunView]}`, [`RunView`] |
 //! | POST `sessions/:s/runs/:r/cancel` | → [`RunView`] |
 //! | GET `sessions/:s/cages`, `sessions/:s/cages/:g` | → `{"cages": [CageView]}`, [`CageView`] |
 //! | POST `sessions/:s/cages/:g/exec` | [`crate::ExecSpec`] → 201 [`Started`] |
 //! | POST `sessions/:s/cages/:g/signal` | [`SignalRequest`] → 204 |
+//! | POST `sessions/:s/cages/:g/suspend`, `…/resume` | → [`CageView`], when it stands still, or goes on |
 //! | POST `sessions/:s/cages/:g/kill` | → 204, when the cage is gone |
 //! | GET `sessions/:s/cages/:g/plan` | → the plan as JSON |
 //! | GET `sessions/:s/ptys` | → `{"ptys": [PtyView]}` |

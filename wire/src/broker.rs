@@ -35,6 +35,15 @@ pub enum BrokerRequest {
         pty: Option<PtyId>,
         signal: i32,
     },
+    /// Keys and sizes wait, clocks stand, no command starts; pid 1 stops what it can by signals, and
+    /// with `all` whatever then still runs. Ok: null, with a memfd: JSON array of
+    /// [`crate::Stilled`].
+    Suspend {
+        grace_ms: u64,
+        all: bool,
+    },
+    /// Undoes that. Ok: null.
+    Resume,
     /// The cage is about to be killed or ended, and this is why. Ok: null.
     Ending {
         cause: Cause,
@@ -72,6 +81,8 @@ pub struct BrokerState {
     pub init_pid: Option<i32>,
     pub monitor_pid: Option<i32>,
     pub ptys: Vec<PtyState>,
+    /// Between a suspend and its resume.
+    pub suspended: bool,
     /// The end of the first payload.
     pub exit: Option<Exit>,
     /// Newest event sequence.

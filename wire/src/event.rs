@@ -1,6 +1,6 @@
 //! Events: what happened, in order, from one source. Appended to the source's file before sending.
 
-use crate::{CageId, Enforced, Exit, PtyId, Role, Size};
+use crate::{CageId, Enforced, Exit, PtyId, Role, Size, Suspension};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -79,6 +79,12 @@ pub enum EventBody {
     /// A limit was met: `pids`, `walltime`, `output_bytes`, `ptys`.
     #[serde(rename = "cage.limit")]
     CageLimit { limit: String, message: String },
+    /// supervisor: every process stands still.
+    #[serde(rename = "cage.suspended")]
+    CageSuspended(Suspension),
+    /// supervisor: they go on; timers and peers saw this time pass.
+    #[serde(rename = "cage.resumed")]
+    CageResumed { suspended_ms: u64 },
     /// supervisor: found again after a restart.
     #[serde(rename = "cage.adopted")]
     CageAdopted {},

@@ -26,6 +26,7 @@ pub mod recording;
 pub mod size;
 pub mod spawn;
 pub mod supervisor;
+pub mod suspend;
 
 pub use arg::Arg;
 pub use attach::{AttachOptions, History, Join, Role, ScrollbackForm, View};
@@ -36,6 +37,7 @@ pub use exit::{Cause, Exit, Usage};
 pub use ids::{CageId, PtyId, RunId, SessionId};
 pub use size::Size;
 pub use spawn::{ExecSpec, Overrides, PolicySource, SpawnSpec};
+pub use suspend::{How, Stilled, Suspension};
 
 /// The version of every link. A side speaks this version and the one before it.
 pub const PROTO: u32 = 1;

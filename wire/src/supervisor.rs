@@ -28,6 +28,11 @@ pub enum SupervisorRequest {
     Resize { cage: CageId, pty: PtyId, size: Size },
     /// To the foreground group of one terminal, or to every payload. fds: authority. Ok: null.
     Signal { cage: CageId, pty: Option<PtyId>, signal: i32 },
+    /// All processes stand still when it is answered. fds: authority. Ok: [`crate::Suspension`]; of
+    /// one that stands still already, the one that it has.
+    Suspend { cage: CageId },
+    /// They go on. fds: authority. Ok: null, also if it was not suspended.
+    Resume { cage: CageId },
     /// SIGKILL until nothing is left. fds: authority. Ok: null, when the cage is gone.
     Kill { cage: CageId, cause: Cause },
     /// SIGTERM, 5 s, SIGKILL. fds: authority. Ok: null, when the cage is gone.

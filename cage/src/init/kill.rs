@@ -34,7 +34,7 @@ pub(crate) fn everything(spared: &BTreeSet<i32>, signal: i32) {
     }
 }
 
-fn all_pids() -> Vec<i32> {
+pub(super) fn all_pids() -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }

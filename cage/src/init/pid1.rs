@@ -4,6 +4,7 @@ use crate::attest;
 use crate::init::commands::{Commands, Upward};
 use crate::init::leader::exit_of;
 use crate::init::report::{Record, Word};
+use crate::init::still::{Late, Still, continue_stopped};
 use crate::init::terminal::open_terminal;
 use crate::init::{EXIT_NO_CAGE, kill, zygote};
 use crate::orders::{Order, Program, Report, Target, open_order, pack_order};
@@ -17,9 +18,15 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Most instructions of a filter, in bytes: BPF_MAXINSNS of 8 bytes.
 const FILTER_BYTES_MAX: usize = 4096 * 8;
+
+/// A handler that was late may stop its program so long after the cage went on.
+const LATE_TIME: Duration = Duration::from_secs(10);
+/// How often that is looked for, in milliseconds: nothing tells of it.
+const LATE_LOOK_MS: u8 = 20;
 
 /// Why the cage ends from within.
 enum End {
@@ -119,6 +126,10 @@ struct Init {
     commands: Commands,
     /// Orders that wait for a zygote that is raising its walls.
     waiting: VecDeque<(Order, Vec<OwnedFd>)>,
+    /// While the cage is suspended.
+    still: Option<Still>,
+    /// After a resume: who may still stop by himself, and until when that is looked after.
+    late: Option<(Late, Instant)>,
 }
 
 struct Zygote {
@@ -158,6 +169,8 @@ impl Init {
             forwarders: Vec::new(),
             commands: Commands::default(),
             waiting: VecDeque::new(),
+            still: None,
+            late: None,
         })
     }
 
@@ -165,6 +178,11 @@ impl Init {
     /// and orders obeyed, so that a leader's own word counts before what pid 1 sees.
     fn turn(&mut self) -> Result<(), End> {
         let ready = self.wait()?;
+        if let Some((late, until)) = &mut self.late
+            && (continue_stopped(late) || Instant::now() >= *until)
+        {
+            self.late = None;
+        }
         for source in &ready {
             match *source {
                 Source::Pipe(id) => self.read_pipe(id)?,
@@ -194,7 +212,9 @@ impl Init {
             sources.push(Source::Pipe(id));
             fds.push(interest(pipe));
         }
-        match poll(&mut fds, PollTimeout::NONE) {
+        let look_again = PollTimeout::from(LATE_LOOK_MS);
+        let timeout = if self.late.is_some() { look_again } else { PollTimeout::NONE };
+        match poll(&mut fds, timeout) {
             Ok(_count) => {}
             Err(nix::errno::Errno::EINTR) => return Ok(Vec::new()),
             Err(errno) => return Err(errno.into()),
@@ -223,8 +243,32 @@ impl Init {
                 self.signal(target, signal);
                 Ok(())
             }
-            Order::Exec { .. } | Order::Program(_) | Order::InMemfd => Err(End::Broker),
+            Order::Suspend { grace_ms, all } if self.still.is_none() => {
+                let grace = Duration::from_millis(grace_ms);
+                let (still, stilled) = Still::make(&self.spared(), grace, all);
+                self.late = None;
+                self.still = Some(still);
+                let json = serde_json::to_vec(&stilled).map_err(io::Error::from)?;
+                let memfd = link::memfd::sealed("mews-stilled", &json)?;
+                self.report((Report::Stilled, Some(memfd)))
+            }
+            Order::Resume => {
+                let late = self.still.take().map(Still::undo).filter(|late| !late.is_empty());
+                self.late = late.map(|late| (late, Instant::now() + LATE_TIME));
+                self.report((Report::Resumed, None))
+            }
+            Order::Exec { .. } | Order::Program(_) | Order::InMemfd | Order::Suspend { .. } => {
+                Err(End::Broker)
+            }
         }
+    }
+
+    /// Ours: what no signal that is for everything goes to.
+    fn spared(&self) -> BTreeSet<i32> {
+        let mut spared: BTreeSet<i32> = self.commands.leaders().collect();
+        spared.extend(self.forwarders.iter().copied());
+        spared.extend([1, self.zygote.pid]);
+        spared
     }
 
     fn signal(&self, target: Target, signal: i32) {
@@ -235,12 +279,7 @@ impl Init {
                 // Gone already: its exit is on the way.
                 kill::send(to, signal).ok();
             }
-            Target::Everything => {
-                let mut spared: BTreeSet<i32> = self.commands.leaders().collect();
-                spared.extend(self.forwarders.iter().copied());
-                spared.extend([1, self.zygote.pid]);
-                kill::everything(&spared, signal);
-            }
+            Target::Everything => kill::everything(&self.spared(), signal),
         }
     }
 

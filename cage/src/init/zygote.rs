@@ -98,7 +98,15 @@ fn obey(words: &Packets, program: &Program, replaced: bool, packet: Packet) {
             drop(say(words, &word));
         }
         // Pid 1 passes nothing else on, and nothing that it could not read.
-        Ok((Order::Program(_) | Order::Signal { .. } | Order::InMemfd, _)) | Err(_) => {}
+        Ok((
+            Order::Program(_)
+            | Order::Signal { .. }
+            | Order::Suspend { .. }
+            | Order::Resume
+            | Order::InMemfd,
+            _,
+        ))
+        | Err(_) => {}
     }
 }
 

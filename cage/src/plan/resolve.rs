@@ -55,6 +55,7 @@ pub fn resolve(
         forwarders,
         env: EnvRules { pass: policy.env_pass.clone(), set: policy.env_set.clone() },
         terminal: terminal(&policy),
+        suspend: policy.suspend.clone(),
         require: policy.require.iter().map(ToString::to_string).collect(),
         notes,
     })

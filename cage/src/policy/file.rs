@@ -1,8 +1,8 @@
 //! One policy file, as written. Everything is optional here; merging makes it whole.
 
 use super::paths::{Connect, EnvName, EnvSet, Loopback, PathRule};
-use super::values::{Bytes, Count, CpuMilli, Home, Millis, Name, Requirement};
-use serde::Deserialize;
+use super::values::{Bytes, Count, CpuMilli, Grace, Home, Millis, Name, Requirement};
+use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -20,6 +20,7 @@ pub(super) struct PolicyFile {
     pub(super) process: ProcessFile,
     pub(super) env: EnvFile,
     pub(super) terminal: TerminalFile,
+    pub(super) suspend: SuspendFile,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -170,4 +171,22 @@ pub(super) enum FlowMode {
 #[serde(rename_all = "snake_case")]
 pub(super) enum FilterMode {
     Default,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct SuspendFile {
+    pub(super) grace: Option<Grace>,
+    pub(super) on_refuse: Option<OnRefuse>,
+}
+
+/// What to do when a program does not stop by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnRefuse {
+    /// The freezer holds it.
+    #[default]
+    Freeze,
+    /// The cage is not suspended and runs on.
+    Fail,
 }

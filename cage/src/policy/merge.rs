@@ -1,6 +1,8 @@
 //! `extends`: what the child says replaces what the parent says; lists are appended.
 
-use super::file::{EnvFile, FsFile, LimitsFile, NetFile, PolicyFile, ProcessFile, TerminalFile};
+use super::file::{
+    EnvFile, FsFile, LimitsFile, NetFile, PolicyFile, ProcessFile, SuspendFile, TerminalFile,
+};
 
 impl PolicyFile {
     /// `self` is the parent, `child` is laid over it.
@@ -17,6 +19,7 @@ impl PolicyFile {
             process: self.process.under(child.process),
             env: self.env.under(child.env),
             terminal: self.terminal.under(child.terminal),
+            suspend: self.suspend.under(child.suspend),
         }
     }
 }
@@ -103,6 +106,12 @@ impl TerminalFile {
             filter: child.filter.or(self.filter),
             record_input: child.record_input.or(self.record_input),
         }
+    }
+}
+
+impl SuspendFile {
+    fn under(self, child: Self) -> Self {
+        Self { grace: child.grace.or(self.grace), on_refuse: child.on_refuse.or(self.on_refuse) }
     }
 }
 

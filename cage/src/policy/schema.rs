@@ -91,7 +91,9 @@ const KEYS: &[(&str, Rule)] = &[
     ("terminal.flow", only(&["resync"], &["block", "drop"])),
     ("terminal.filter", only(&["default"], &["strict", "off"])),
     ("terminal.record_input", Rule::OnlyFalse),
-    ("suspend", Rule::Later),
+    ("suspend", Rule::Table),
+    ("suspend.grace", Rule::Built),
+    ("suspend.on_refuse", only(&["freeze", "fail"], &[])),
 ];
 
 /// The first key or value that is not for this build.

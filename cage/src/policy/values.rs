@@ -134,6 +134,23 @@ impl<'de> Deserialize<'de> for Millis {
     }
 }
 
+/// For a program to stop by itself. Pid 1 of the cage does nothing else meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Grace(pub(super) Millis);
+
+/// In milliseconds.
+const GRACE_MAX: u64 = 60_000;
+
+impl<'de> Deserialize<'de> for Grace {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let grace = Millis::deserialize(deserializer)?;
+        if grace.0 > GRACE_MAX {
+            return Err(de::Error::custom("a grace is at most \"60s\""));
+        }
+        Ok(Self(grace))
+    }
+}
+
 /// CPUs, in thousandths: `1.0`, `2`, `0.5`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CpuMilli(pub(super) u64);

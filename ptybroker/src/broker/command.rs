@@ -82,6 +82,10 @@ impl Broker {
             }
             Phase::Ended => return refuse(reply, ErrorCode::Gone, "the cage has ended"),
         }
+        if self.is_suspended() {
+            let words = "the cage is suspended; `mews resume` lets it go on";
+            return refuse(reply, ErrorCode::Conflict, words);
+        }
         if self.commands.contains_key(&pty) || (main && self.main.is_some()) {
             return refuse(reply, ErrorCode::Conflict, "this command was started already");
         }
@@ -162,6 +166,10 @@ impl Broker {
 
     /// The viewer of a held command is there, or nobody came.
     pub(super) fn start_held(&mut self, pty: PtyId, size: Option<Size>) {
+        if self.is_suspended() {
+            self.held_back.push((pty, size));
+            return;
+        }
         let Some(command) = self.commands.get_mut(&pty) else { return };
         let Some(mut exec) = command.held.take() else { return };
         if self.phase == Phase::Ended {

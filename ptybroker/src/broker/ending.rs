@@ -12,6 +12,7 @@ use crate::clocks::{self, Alarm};
 use crate::exit::{self, Circumstances, End};
 use crate::terminal::Command as Tell;
 use std::time::Duration;
+use tokio::time::Instant;
 use wire::broker::BrokerNotice;
 use wire::frame::{Close, CloseReason};
 use wire::{Cause, EventBody, Exit, PtyId};
@@ -107,13 +108,18 @@ impl Broker {
         self.wait_alone();
     }
 
+    /// They stand while the cage is suspended, and go on from there.
     pub(super) fn start_clocks(&mut self) {
+        if self.is_suspended() {
+            return;
+        }
         let inbox = &self.shared.inbox;
-        if let Some(ms) = self.clocks.walltime_ms {
+        self.clocks_since = Some(Instant::now());
+        if let Some(ms) = self.walltime_left_ms {
             self.running_clocks.push(clocks::walltime(ms, inbox.clone()));
         }
         if let Some(ms) = self.clocks.idle_ms {
-            self.active_at.set(tokio::time::Instant::now());
+            self.active_at.set(Instant::now());
             let active_at = std::rc::Rc::clone(&self.active_at);
             self.running_clocks.push(clocks::idle(ms, active_at, inbox.clone()));
         }
@@ -123,6 +129,8 @@ impl Broker {
         for clock in self.running_clocks.drain(..) {
             clock.abort();
         }
+        let ran_ms = self.clocks_since.take().map_or(0, |since| millis(since.elapsed()));
+        self.walltime_left_ms = self.walltime_left_ms.map(|left| left.saturating_sub(ran_ms));
     }
 
     pub(super) fn alarm(&mut self, alarm: Alarm) {

@@ -39,6 +39,8 @@ impl Broker {
                 self.tell(pty, reply, |reply| Tell::Resize(size, reply));
             }
             BrokerRequest::Signal { pty, signal } => self.signal(pty, signal, reply),
+            BrokerRequest::Suspend { grace_ms, all } => self.suspend(grace_ms, all, reply),
+            BrokerRequest::Resume => self.resume(reply),
             BrokerRequest::Ending { cause } => {
                 self.ending.get_or_insert(cause);
                 reply.done();
@@ -94,6 +96,10 @@ impl Broker {
     fn signal(&mut self, pty: Option<PtyId>, signal: i32, reply: Reply) {
         if self.phase != Phase::Running {
             return refuse(reply, ErrorCode::Gone, "the cage is not running");
+        }
+        if self.is_suspended() {
+            let words = "the cage is suspended; `mews resume` lets it go on, `mews kill` ends it";
+            return refuse(reply, ErrorCode::Conflict, words);
         }
         let target = match pty {
             None => {
@@ -159,6 +165,7 @@ impl Broker {
             init_pid: (!self.cage_gone).then_some(self.init_pid),
             monitor_pid: (!self.cage_gone).then_some(self.monitor_pid),
             ptys: self.ptys(),
+            suspended: self.is_suspended(),
             exit: self.exit.clone(),
             seq: self.events.borrow().newest(),
         }

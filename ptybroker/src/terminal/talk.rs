@@ -28,6 +28,8 @@ pub enum Command {
     Scrollback(ScrollbackForm, Reply),
     /// All is known: viewers are told when they have everything.
     Close(Close),
+    /// The program stands still: its keys and its size wait.
+    Still(bool),
 }
 
 #[derive(Debug)]

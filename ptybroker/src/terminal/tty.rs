@@ -23,6 +23,8 @@ pub struct Tty {
     master: Duplex,
     input: VecDeque<u8>,
     unread: bool,
+    /// Keys and sizes wait.
+    still: bool,
     wanted_size: Option<Size>,
     resized_ms: u64,
 }
@@ -44,7 +46,14 @@ impl Tty {
         use nix::fcntl::{FcntlArg, OFlag, fcntl};
         fcntl(&master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let master = Duplex::new(master)?;
-        Ok(Self { master, input: VecDeque::new(), unread: true, wanted_size: None, resized_ms: 0 })
+        Ok(Self {
+            master,
+            input: VecDeque::new(),
+            unread: true,
+            still: false,
+            wanted_size: None,
+            resized_ms: 0,
+        })
     }
 
     /// Reads into `buffer` until it is full or nothing more is there.
@@ -99,8 +108,15 @@ impl Tty {
         self.input.len() < INPUT_BYTES_MAX
     }
 
+    pub fn stand_still(&mut self, still: bool) {
+        self.still = still;
+    }
+
     /// Writes waiting keys. Whether any went.
     pub fn poll_write(&mut self, context: &mut Context<'_>) -> bool {
+        if self.still {
+            return false;
+        }
         let mut went = false;
         while !self.input.is_empty() {
             let keys = self.input.as_slices().0;
@@ -123,11 +139,14 @@ impl Tty {
 
     #[must_use]
     pub fn deadline_ms(&self) -> Option<u64> {
-        self.wanted_size.map(|_| self.resized_ms + RESIZE_MS)
+        self.wanted_size.filter(|_| !self.still).map(|_| self.resized_ms + RESIZE_MS)
     }
 
     /// Sets the wanted size if it is time to. The size that is new.
     pub fn resize_if_due(&mut self, now_ms: u64) -> Option<Size> {
+        if self.still {
+            return None;
+        }
         if self.resized_ms > 0 && now_ms < self.resized_ms + RESIZE_MS {
             return None;
         }

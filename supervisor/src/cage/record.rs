@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use wire::supervisor::PtyState;
-use wire::{CageId, Enforced, Exit, RunId, SessionId};
+use wire::{CageId, Enforced, Exit, RunId, SessionId, Suspension};
 
 /// A pid that means the same process after its number was used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +26,13 @@ impl Process {
     pub(crate) fn of(pid: i32) -> io::Result<Self> {
         Ok(Self { pid, start_time: start_time_of(pid)? })
     }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Suspended {
+    pub(crate) at_ms: i64,
+    /// Absent while that is only meant.
+    pub(crate) suspension: Option<Suspension>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +59,9 @@ pub(crate) struct Record {
     /// Nothing of it is left but files.
     pub(crate) gone: bool,
     pub(crate) exit: Option<Exit>,
+    /// From the intent to suspend it until it goes on.
+    #[serde(default)]
+    pub(crate) suspended: Option<Suspended>,
     /// As last asked for.
     pub(crate) ptys: Vec<PtyState>,
 }
