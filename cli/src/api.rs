@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
-use wire::api::{BASE, ErrorBody, Ready, Resolved, UPGRADE};
+use wire::api::{BASE, ErrorBody, Ready, Resolved, SessionView, UPGRADE};
 use wire::dirs::Dirs;
 use wire::{AttachOptions, CageId, ErrorCode, Exit, PtyId, SessionId, WireError};
 
@@ -114,6 +114,16 @@ impl Api {
     pub(crate) async fn kill(&self, session: SessionId, cage: CageId) -> Result<(), Failure> {
         let path = format!("/sessions/{session}/cages/{cage}/kill");
         self.post_reply(&path, &serde_json::json!({}), Repeat::Safe).await.map(drop)
+    }
+
+    pub(crate) async fn pause(&self, session: SessionId) -> Result<SessionView, Failure> {
+        let path = format!("/sessions/{session}/pause");
+        self.post(&path, &serde_json::json!({}), Repeat::Safe).await
+    }
+
+    pub(crate) async fn resume(&self, session: SessionId) -> Result<SessionView, Failure> {
+        let path = format!("/sessions/{session}/resume");
+        self.post(&path, &serde_json::json!({}), Repeat::Never).await
     }
 
     /// The exit of a terminal's command, once it is known; `None` when the time is over.

@@ -47,6 +47,10 @@ pub(crate) enum Verb {
     Wait(verb::wait::Args),
     /// Kill a cage at once, or send it a signal
     Kill(verb::kill::Args),
+    /// Make everything in a session stand still
+    Pause(verb::pause::Pause),
+    /// Let a paused session go on
+    Resume(verb::pause::Resume),
     /// End a session: TERM, five seconds, KILL
     End(verb::end::Args),
     /// Remove an ended session with all it has kept

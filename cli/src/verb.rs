@@ -10,6 +10,7 @@ pub(crate) mod inspect;
 pub(crate) mod kill;
 pub(crate) mod logs;
 pub(crate) mod ls;
+pub(crate) mod pause;
 pub(crate) mod policy;
 pub(crate) mod rm;
 pub(crate) mod run;
@@ -34,6 +35,8 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Events(args) => events::run(&args, say).await,
         Verb::Wait(args) => wait::run(&args, say).await,
         Verb::Kill(args) => kill::run(&args, say).await,
+        Verb::Pause(args) => pause::pause(&args, say).await,
+        Verb::Resume(args) => pause::resume(&args, say).await,
         Verb::End(args) => end::run(&args, say).await,
         Verb::Rm(args) => rm::run(&args, say).await,
         Verb::Policy(args) => policy::run(&args, say),

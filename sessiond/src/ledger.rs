@@ -87,6 +87,8 @@ fn mean(db: &Connection, cage: &CageView, body: EventBody, at_ms: i64) -> Result
         EventBody::CageFailed { wall, message } => {
             cage_failed(db, cage.id, &WireError::wall(&wall, message), at_ms)?;
         }
+        EventBody::CageSuspended(_) => cage_suspended(db, cage.id, at_ms)?,
+        EventBody::CageResumed { .. } => cage_resumed(db, cage.id, at_ms)?,
         EventBody::CageExited { exit } => cage_exited(db, cage.id, &exit, at_ms)?,
         EventBody::CageGone {} => {
             cage_gone(db, cage.id, at_ms)?;
@@ -172,11 +174,8 @@ pub fn run_ended(
     let kind = if error.is_some() { "run.failed" } else { "run.ended" };
     let data = json!({ "state": next, "exit": exit, "error": error });
     note(db, run.session, Some(id), Told { kind, data, at_ms })?;
-    match move_session(db, run.session, state::Event::RunEnded, at_ms) {
-        // A session that was ended over its run stays ended.
-        Ok(()) | Err(StoreError::Denied(_)) => Ok(()),
-        Err(error) => Err(error),
-    }
+    // A session that was ended over its run stays ended.
+    unless_denied(move_session(db, run.session, state::Event::RunEnded, at_ms))
 }
 
 /// An exit that was given up for lost and then came.
@@ -187,6 +186,54 @@ fn status_found(db: &Connection, run: &RunView, exit: &Exit) -> Result<()> {
         runs::set_ended(db, run.id, run.state, (exit, run.error.as_ref()), ended)?;
     }
     Ok(())
+}
+
+/// Every process of the cage stands still; with its last living cage its session is paused.
+///
+/// # Errors
+/// The database.
+pub fn cage_suspended(db: &Connection, id: CageId, at_ms: i64) -> Result<()> {
+    let Some(cage) = cages::bare(db, id)? else { return Ok(()) };
+    if cage.phase == Phase::Gone {
+        return Ok(());
+    }
+    cages::set_phase(db, id, Phase::Suspended)?;
+    step_run(db, cage.run, run_state::Event::Suspended)?;
+    if cages::all_suspended(db, cage.session)? {
+        let pause = state::Event::Pause(state::PauseReason::Operator);
+        unless_denied(move_session(db, cage.session, pause, at_ms))?;
+    }
+    Ok(())
+}
+
+/// # Errors
+/// The database.
+pub fn cage_resumed(db: &Connection, id: CageId, at_ms: i64) -> Result<()> {
+    let Some(cage) = cages::bare(db, id)? else { return Ok(()) };
+    if cage.phase != Phase::Suspended {
+        return Ok(());
+    }
+    cages::set_phase(db, id, Phase::Running)?;
+    step_run(db, cage.run, run_state::Event::Resumed)?;
+    let resume = state::Event::Resume(state::Room::Free);
+    unless_denied(move_session(db, cage.session, resume, at_ms))
+}
+
+fn step_run(db: &Connection, id: RunId, event: run_state::Event) -> Result<()> {
+    let run = known_run(db, id)?;
+    match run_state::step(run.state, event) {
+        Ok(next) if next != run.state => runs::set_state(db, id, next),
+        // Told again, or late: the run has ended.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// What comes late changes nothing.
+fn unless_denied(moved: Result<()>) -> Result<()> {
+    match moved {
+        Ok(()) | Err(StoreError::Denied(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// A wall could not be put up, or the spawn was refused: nothing ran, nothing is left.

@@ -17,6 +17,7 @@ pub mod jobs;
 pub mod keeper;
 pub mod ledger;
 pub mod names;
+pub mod pausing;
 pub mod reconcile;
 pub mod serve;
 pub mod session;

@@ -69,10 +69,15 @@ fn known(db: &Connection, cage: &CageView, state: CageState, todo: &mut Todo) ->
         Phase::Starting => {}
         Phase::Running | Phase::Suspended | Phase::Ending => {
             cages::set_started(db, cage.id, state.pid, state.started_at_ms)?;
-            if cage.phase != Phase::Gone {
-                cages::set_phase(db, cage.id, state.phase)?;
-            }
             ledger::run_started(db, cage.run, state.started_at_ms)?;
+            match (cage.phase, state.phase) {
+                (Phase::Gone, _) => {}
+                (_, Phase::Suspended) => ledger::cage_suspended(db, cage.id, now_ms())?,
+                (Phase::Suspended, Phase::Running) => {
+                    ledger::cage_resumed(db, cage.id, now_ms())?;
+                }
+                (_, phase) => cages::set_phase(db, cage.id, phase)?,
+            }
         }
         Phase::Gone if is_behind(db, &state)? => todo.unsettled.push(state),
         Phase::Gone => gone(db, &state)?,

@@ -9,6 +9,7 @@ use crate::access::{self, Operator, Verb};
 use crate::app::App;
 use crate::endings::{self, Force};
 use crate::jobs;
+use crate::pausing::{self, Motion};
 use crate::store::{Result, cages, ptys};
 use crate::supervisor_link::document;
 use axum::Json;
@@ -85,6 +86,24 @@ pub(super) async fn signal(
     let link = app.link.current()?;
     link.request(&request, vec![caller.authority()?]).await.map_err(WireError::from)?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn suspend(
+    State(app): Shared,
+    caller: Caller,
+    ids: Ids,
+) -> Answer<Json<CageView>> {
+    moved(&app, &caller, &ids, Motion::Suspend).await
+}
+
+pub(super) async fn resume(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<CageView>> {
+    moved(&app, &caller, &ids, Motion::Resume).await
+}
+
+async fn moved(app: &App, caller: &Caller, ids: &Ids, motion: Motion) -> Answer<Json<CageView>> {
+    let cage = found(app, caller, Verb::Change, ids).await?;
+    pausing::move_cage(app, caller, cage.id, motion).await?;
+    Ok(Json(found(app, caller, Verb::Change, ids).await?))
 }
 
 pub(super) async fn kill(State(app): Shared, caller: Caller, ids: Ids) -> Answer<StatusCode> {

@@ -10,7 +10,7 @@ use crate::ledger::{self, Told};
 use crate::store::requests::{self, RequestKey};
 use crate::store::sessions::SessionRow;
 use crate::store::{Result, projects, sessions};
-use crate::{endings, names};
+use crate::{endings, names, pausing};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -157,6 +157,22 @@ fn name(db: &Connection, who: Operator, body: &CreateSession) -> Result<String> 
         .with(json!({ "session": taken.id }))
         .into()),
     }
+}
+
+pub(super) async fn pause(
+    State(app): Shared,
+    caller: Caller,
+    ids: Ids,
+) -> Answer<Json<SessionView>> {
+    Ok(Json(pausing::pause_session(&app, &caller, ids.session()?).await?))
+}
+
+pub(super) async fn resume(
+    State(app): Shared,
+    caller: Caller,
+    ids: Ids,
+) -> Answer<Json<SessionView>> {
+    Ok(Json(pausing::resume_session(&app, &caller, ids.session()?).await?))
 }
 
 pub(super) async fn delete(

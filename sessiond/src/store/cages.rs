@@ -85,6 +85,17 @@ pub fn living_of_session(db: &Connection, session: SessionId) -> Result<Vec<Cage
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
+/// Whether all living cages of a session stand still; false if none lives.
+///
+/// # Errors
+/// The database.
+pub fn all_suspended(db: &Connection, session: SessionId) -> Result<bool> {
+    let sql = "SELECT count(*) > 0 AND count(*) = sum(phase = 'suspended')
+               FROM cages WHERE session = ?1 AND phase <> 'gone'";
+    let all: Option<bool> = db.prepare_cached(sql)?.query_row([Word(session)], |row| row.get(0))?;
+    Ok(all.unwrap_or(false))
+}
+
 /// # Errors
 /// The database.
 pub fn insert(db: &Connection, id: CageId, session: SessionId, run: RunId) -> Result<()> {

@@ -83,6 +83,14 @@ pub fn set_started(db: &Connection, id: RunId, state: RunState, at_ms: i64) -> R
 
 /// # Errors
 /// The database.
+pub fn set_state(db: &Connection, id: RunId, state: RunState) -> Result<()> {
+    db.prepare_cached("UPDATE runs SET state = ?2 WHERE id = ?1")?
+        .execute(params![Word(id), Word(state)])?;
+    Ok(())
+}
+
+/// # Errors
+/// The database.
 pub fn set_ended(
     db: &Connection,
     id: RunId,

@@ -13,8 +13,8 @@ use tokio::sync::{mpsc, watch};
 use wire::control::{self, Hello, Message};
 use wire::supervisor::{CageState, Phase, PtyState, Spawned, SupervisorNotice, SupervisorRequest};
 use wire::{
-    CageId, Cause, Enforced, ErrorCode, Event, EventBody, Exit, PtyId, Source, SpawnSpec, Usage,
-    WallState, WireError,
+    CageId, Cause, Enforced, ErrorCode, Event, EventBody, Exit, PtyId, Source, SpawnSpec,
+    Suspension, Usage, WallState, WireError,
 };
 
 /// What it does with the next spawns.
@@ -190,6 +190,21 @@ impl Fake {
                 self.state().viewers.push((viewer.into(), read));
                 plain
             }
+            SupervisorRequest::Suspend { cage } => {
+                assert_eq!(fds.len(), 1, "an authority comes with it");
+                let suspension = Suspension::new("fake", Vec::new());
+                self.set_phase(cage, Phase::Suspended);
+                let told = EventBody::CageSuspended(suspension.clone());
+                self.tell(cage, Source::Supervisor, &told);
+                Ok((json!(suspension), Vec::new()))
+            }
+            SupervisorRequest::Resume { cage } => {
+                assert_eq!(fds.len(), 1, "an authority comes with it");
+                self.set_phase(cage, Phase::Running);
+                let told = EventBody::CageResumed { suspended_ms: 5 };
+                self.tell(cage, Source::Supervisor, &told);
+                plain
+            }
             SupervisorRequest::Kill { cage, cause } | SupervisorRequest::End { cage, cause } => {
                 assert_eq!(fds.len(), 1, "an authority comes with it");
                 self.end(cage, &exit(None, Some(9), cause));
@@ -228,6 +243,12 @@ impl Fake {
             | SupervisorRequest::Resize { .. }
             | SupervisorRequest::Signal { .. } => plain,
         })
+    }
+
+    pub(crate) fn set_phase(&self, cage: CageId, phase: Phase) {
+        if let Some(state) = self.state().cages.get_mut(&cage) {
+            state.phase = phase;
+        }
     }
 
     fn run(&self, spec: &SpawnSpec) -> Spawned {

@@ -2,7 +2,7 @@ use crate::client::{Daemon, job_body};
 use crate::fake::{OnSpawn, exit};
 use crate::run;
 use serde_json::{Value, json};
-use wire::supervisor::SupervisorRequest;
+use wire::supervisor::{Phase, SupervisorRequest};
 use wire::{Cause, ErrorCode, WireError};
 
 #[test]
@@ -170,5 +170,53 @@ fn plan_signal_input_and_resize_reach_the_supervisor() {
         assert_eq!(daemon.post(&format!("{pty}/resize"), size).await.0, 204);
         let (_, view) = daemon.get(&pty).await;
         assert_eq!(view["size"], json!({ "cols": 500, "rows": 2 }));
+    });
+}
+
+#[test]
+fn a_session_is_paused_and_goes_on() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let started = daemon.started().await;
+        let session = format!("/sessions/{}", started.session);
+        let (status, error) = daemon.post(&format!("{session}/resume"), Value::Null).await;
+        assert_eq!((status, &error["error"]["code"]), (409, &json!(ErrorCode::Conflict)));
+        for _again in 0..2 {
+            let (status, view) = daemon.post(&format!("{session}/pause"), Value::Null).await;
+            assert_eq!((status, &view["state"]), (200, &json!("paused")));
+            assert_eq!(view["cages"][0]["phase"], "suspended");
+            assert_eq!(view["runs"][0]["state"], "suspended");
+        }
+        let (status, _) = daemon.post(&format!("{session}/jobs"), job_body()).await;
+        assert_eq!(status, 409);
+        // A restart in between changes nothing.
+        let daemon = daemon.restart().await;
+        daemon.state(&started.session.to_string(), "paused").await;
+        let (status, view) = daemon.post(&format!("{session}/resume"), Value::Null).await;
+        assert_eq!((status, &view["state"]), (200, &json!("running")));
+        assert_eq!(view["runs"][0]["state"], "running");
+        let cage = format!("{session}/cages/{}", started.cage);
+        let (status, view) = daemon.post(&format!("{cage}/suspend"), Value::Null).await;
+        assert_eq!((status, &view["phase"]), (200, &json!("suspended")));
+        let (status, _) = daemon.post(&format!("{cage}/kill"), Value::Null).await;
+        assert_eq!(status, 204);
+        daemon.state(&started.session.to_string(), "ended").await;
+        let (status, _) = daemon.post(&format!("{session}/pause"), Value::Null).await;
+        assert_eq!(status, 410);
+    });
+}
+
+/// The supervisor's word after a reconnect, where its events say nothing.
+#[test]
+fn a_snapshot_tells_what_stands() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let started = daemon.started().await;
+        for (phase, state) in [(Phase::Suspended, "paused"), (Phase::Running, "running")] {
+            daemon.fake.stop();
+            daemon.fake.set_phase(started.cage, phase);
+            daemon.fake.start(&daemon.supervisor_socket());
+            daemon.state(&started.session.to_string(), state).await;
+        }
     });
 }
