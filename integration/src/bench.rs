@@ -1,9 +1,10 @@
 //! Measured beside its peers, interleaved; ratios are what counts.
 //!
-//! `mews-integration bench [spawn|pty [ROW…]]`. MEWS_BENCH_ROUNDS sets how often each is measured.
+//! `mews-integration bench [spawn|suspend|pty [ROW…]]`. MEWS_BENCH_ROUNDS sets how often each is measured.
 
 mod pty;
 mod spawn;
+mod suspend;
 mod table;
 
 use std::process::ExitCode;
@@ -17,6 +18,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     if matches!(group, "spawn" | "all") {
         met.push(spawn::run(rows));
     }
+    if matches!(group, "suspend" | "all") {
+        met.push(suspend::run());
+    }
     if matches!(group, "pty" | "all") {
         met.push(pty::run(rows));
     }
@@ -26,7 +30,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     }
     match met.as_slice() {
         [] => {
-            println!("no bench named {group:?}: spawn, pty");
+            println!("no bench named {group:?}: spawn, suspend, pty");
             ExitCode::FAILURE
         }
         met if met.iter().all(|result| matches!(result, Ok(true))) => ExitCode::SUCCESS,

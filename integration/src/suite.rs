@@ -7,6 +7,7 @@ mod escape;
 mod exec;
 mod exit;
 mod restart;
+mod suspend;
 mod terminal;
 mod users;
 mod viewers;
@@ -23,6 +24,7 @@ pub(crate) fn all() -> Vec<Test> {
         users::tests(),
         errors::tests(),
         restart::tests(),
+        suspend::tests(),
         agent::tests(),
         escape::tests(),
     ]

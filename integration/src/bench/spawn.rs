@@ -5,7 +5,7 @@
 
 mod gate;
 mod idle;
-mod link;
+pub(super) mod link;
 mod meter;
 mod plain;
 

@@ -1,7 +1,9 @@
 //! A real agent, driven offline by a mock provider, in a real cage.
 
 use crate::runner::{Test, skip};
-use crate::talk::{Mode, event_types, events, in_workspace, read, run_with_status, text};
+use crate::talk::{
+    Mode, event_types, events, in_workspace, read, run_with_status, start, text, wait_exit,
+};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,7 @@ pub(crate) fn tests() -> Vec<Test> {
             let finish = sandbox.finish();
             done.and(finish)
         }),
+        Test::new("agent.pi_is_paused_in_a_tool_call", paused),
     ]
 }
 
@@ -33,26 +36,9 @@ const PROOF: &str = "{ id -u; id -un; pwd; tail -n +3 /proc/net/dev | cut -d: -f
                      echo shadow-seen; true; } > proof.txt 2>&1; echo tool-ran";
 
 fn pi(sandbox: &Sandbox, mode: Mode) -> anyhow::Result<()> {
-    let prefix = installed()?;
-    let provider = Provider::start(sandbox)?;
-    let models = r#"{"providers":{"mock":{"baseUrl":"http://127.0.0.1:8399/v1","api":"openai-completions","apiKey":"x","models":[{"id":"mock-1"}]}}}"#;
-    let agent = prefix.join("bin/pi").to_string_lossy().into_owned();
-    let script = format!(
-        "mkdir -p ~/.pi/agent && echo '{models}' > ~/.pi/agent/models.json && \
-         exec {agent} --provider mock --model mock-1 -p --mode json go"
-    );
-    let socket = format!("unix:{}", provider.socket.display());
-    let read_prefix = prefix.to_string_lossy().into_owned();
-    let options = [
-        "--policy",
-        "agent-offline",
-        "--provider",
-        &socket,
-        "--read",
-        &read_prefix,
-        "--home",
-        "pi",
-    ];
+    let provider = Provider::start(sandbox, PROOF)?;
+    let (options, script) = caged(&provider)?;
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let (finished, status) = run_with_status(sandbox, mode, &options, &["sh", "-c", &script])?;
     let finished = finished.expect(0).map_err(|error| error.context(provider.log()))?;
     ensure!(finished.out().contains("MOCK_FINAL_ANSWER"), "{}", process::tail(&finished.out()));
@@ -62,6 +48,49 @@ fn pi(sandbox: &Sandbox, mode: Mode) -> anyhow::Result<()> {
         check_events(sandbox, &text(&status, "/session")?)?;
     }
     Ok(())
+}
+
+/// Its tool call waits for a file that comes while nothing in the cage can see it.
+fn paused(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let wait = "touch tool-started; while [ ! -e go-on ]; do sleep 0.02; done";
+    let provider = Provider::start(sandbox, &format!("{wait}; {PROOF}"))?;
+    let (options, script) = caged(&provider)?;
+    let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
+    options.extend(["--name", "agent"]);
+    start(sandbox, &options, &["sh", "-c", &script])?;
+    let (started, proof) =
+        (in_workspace(sandbox, "tool-started"), in_workspace(sandbox, "proof.txt"));
+    pause::until("the tool call", process::LIMIT, || started.exists().then_some(()))?;
+    sandbox.mews(["pause", "agent"])?.expect(0)?;
+    sandbox.file("ws/go-on", "")?;
+    for _look in 0..20 {
+        pause::briefly();
+        ensure!(!proof.exists(), "the tool call goes on");
+    }
+    sandbox.mews(["resume", "agent"])?.expect(0)?;
+    wait_exit(sandbox, "agent")?.expect(0).map_err(|error| error.context(provider.log()))?;
+    let shown = sandbox.json(["inspect", "agent"])?;
+    ensure!(text(&shown, "/runs/0/exit/cause")? == "exited", "{shown}");
+    let printed = sandbox.mews(["logs", "--raw", "agent"])?.expect(0)?.out();
+    ensure!(printed.contains("MOCK_FINAL_ANSWER"), "{}", process::tail(&printed));
+    check_proof(sandbox)?;
+    check_events(sandbox, "agent")
+}
+
+/// Options and script that run the agent in a cage, against this provider.
+fn caged(provider: &Provider) -> anyhow::Result<(Vec<String>, String)> {
+    let prefix = installed()?;
+    let models = r#"{"providers":{"mock":{"baseUrl":"http://127.0.0.1:8399/v1","api":"openai-completions","apiKey":"x","models":[{"id":"mock-1"}]}}}"#;
+    let agent = prefix.join("bin/pi").to_string_lossy().into_owned();
+    let script = format!(
+        "mkdir -p ~/.pi/agent && echo '{models}' > ~/.pi/agent/models.json && \
+         exec {agent} --provider mock --model mock-1 -p --mode json go"
+    );
+    let socket = format!("unix:{}", provider.socket.display());
+    let read_prefix = prefix.to_string_lossy().into_owned();
+    let options = ["--policy", "agent-offline", "--provider", &socket, "--read", &read_prefix];
+    let options = options.into_iter().chain(["--home", "pi"]).map(str::to_owned).collect();
+    Ok((options, script))
 }
 
 fn check_proof(sandbox: &Sandbox) -> anyhow::Result<()> {
@@ -127,7 +156,7 @@ struct Provider {
 }
 
 impl Provider {
-    fn start(sandbox: &Sandbox) -> anyhow::Result<Self> {
+    fn start(sandbox: &Sandbox, tool_call: &str) -> anyhow::Result<Self> {
         let program = mock()?;
         let socket = sandbox.root().join("provider.sock");
         let log = sandbox.root().join("provider.log");
@@ -136,7 +165,7 @@ impl Provider {
             .arg(program)
             .arg(&socket)
             .env("MOCK_LOG", &log)
-            .env("MOCK_CMD", PROOF)
+            .env("MOCK_CMD", tool_call)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(errors)

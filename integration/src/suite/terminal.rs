@@ -7,7 +7,7 @@ use std::path::Path;
 use testkit::{Sandbox, Terminal, leftovers};
 
 const DETACH: &str = "\x1c\x04";
-const BASH: [&str; 4] = ["bash", "--norc", "--noprofile", "-i"];
+pub(super) const BASH: [&str; 4] = ["bash", "--norc", "--noprofile", "-i"];
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -34,7 +34,7 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-fn run<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
+pub(super) fn run<'a>(options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
     let mut words = vec!["run"];
     words.extend(options);
     words.push("--");
@@ -49,25 +49,25 @@ fn bash(sandbox: &Sandbox, name: &str) -> anyhow::Result<Terminal> {
     Ok(terminal)
 }
 
-fn at_prompt(terminal: &Terminal) -> anyhow::Result<()> {
+pub(super) fn at_prompt(terminal: &Terminal) -> anyhow::Result<()> {
     terminal.wait_until("a prompt", |lines| last(lines).ends_with('$'))?;
     Ok(())
 }
 
-fn last(lines: &[String]) -> &str {
+pub(super) fn last(lines: &[String]) -> &str {
     lines.iter().rev().find(|line| !line.is_empty()).map_or("", String::as_str)
 }
 
-fn has_line(lines: &[String], text: &str) -> bool {
+pub(super) fn has_line(lines: &[String], text: &str) -> bool {
     lines.iter().any(|line| line == text)
 }
 
-fn wait_line(terminal: &Terminal, text: &str) -> anyhow::Result<()> {
+pub(super) fn wait_line(terminal: &Terminal, text: &str) -> anyhow::Result<()> {
     terminal.wait_until(text, |lines| has_line(lines, text))?;
     Ok(())
 }
 
-fn exit_with(terminal: &mut Terminal, keys: &str, status: u32) -> anyhow::Result<()> {
+pub(super) fn exit_with(terminal: &mut Terminal, keys: &str, status: u32) -> anyhow::Result<()> {
     terminal.send(keys)?;
     let code = terminal.wait_exit()?;
     ensure!(code == status, "exit {code}, not {status}:\n{}", terminal.screen().join("\n"));

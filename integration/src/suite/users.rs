@@ -22,7 +22,10 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 /// Runs with a sandbox of an ordinary user, which must be left clean as well.
-fn as_user(number: u32, body: impl FnOnce(&Sandbox) -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub(super) fn as_user(
+    number: u32,
+    body: impl FnOnce(&Sandbox) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let sandbox = Sandbox::of(Caller::ordinary(number))?;
     let done = body(&sandbox).map_err(|error| error.context(sandbox.logs()));
     let finish = sandbox.finish();

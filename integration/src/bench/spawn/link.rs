@@ -55,6 +55,17 @@ impl Supervisor {
     /// # Errors
     /// The link ended.
     pub(crate) fn spawn(&mut self, workspace: &Path, argv: &[&str]) -> anyhow::Result<CageId> {
+        self.spawn_with(workspace, argv, Overrides::default())
+    }
+
+    /// # Errors
+    /// As [`Self::spawn`].
+    pub(crate) fn spawn_with(
+        &mut self,
+        workspace: &Path,
+        argv: &[&str],
+        overrides: Overrides,
+    ) -> anyhow::Result<CageId> {
         let spec = SpawnSpec {
             session: SessionId::new(),
             run: RunId::new(),
@@ -62,7 +73,7 @@ impl Supervisor {
             pty: PtyId::new(),
             name: "bench".to_owned(),
             policy: PolicySource::Name("shell".to_owned()),
-            overrides: Overrides::default(),
+            overrides,
             workspace: Arg::from(workspace.as_os_str()),
             exec: exec_spec(workspace, argv, None),
         };
@@ -86,6 +97,22 @@ impl Supervisor {
         let file = memfd::sealed("spec", &serde_json::to_vec(&spec)?)?;
         let request = SupervisorRequest::Exec { cage, pty: PtyId::new() };
         self.request(&request, &[file.as_fd()])
+    }
+
+    /// Until the cage stands still.
+    ///
+    /// # Errors
+    /// It was refused, or the link ended.
+    pub(crate) fn suspend(&mut self, cage: CageId) -> anyhow::Result<()> {
+        self.request(&SupervisorRequest::Suspend { cage }, &[])?;
+        self.wait_for(cage, "cage.suspended")
+    }
+
+    /// # Errors
+    /// As [`Self::suspend`].
+    pub(crate) fn resume(&mut self, cage: CageId) -> anyhow::Result<()> {
+        self.request(&SupervisorRequest::Resume { cage }, &[])?;
+        self.wait_for(cage, "cage.resumed")
     }
 
     /// # Errors
