@@ -1,11 +1,11 @@
 //! Suspend and resume of one cage (CAGE.md 6).
 //!
 //! ```text
-//! record "suspending" → broker: input held, clocks stopped, signals by pid 1 → freeze, read back
-//!   → record "suspended" → event → answer
+//! record "meant" → broker: input held, clocks stopped, signals by pid 1 → freeze, read back
+//!   → event → record "stands" → answer
 //! ```
-//! Whatever fails on the way is undone, and the cage runs. The record is written before each step, so
-//! that the next supervisor knows what it finds (`reconcile.rs`).
+//! Whatever fails on the way is undone, and the cage runs. A supervisor that dies on the way is
+//! followed by one that finds the record: what is only meant is undone (`reconcile.rs`).
 
 use crate::cage::Cage;
 use crate::cage::phase::Moment;
