@@ -279,6 +279,8 @@ pub struct Resolved {
     pub run: Option<RunId>,
     pub cage: Option<CageId>,
     pub pty: Option<PtyId>,
+    /// The session stands still.
+    pub paused: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -175,6 +175,7 @@ pub(crate) fn continue_stopped(late: &mut Late) -> bool {
 }
 
 /// Looks again and again while `pending` holds for one of them, for at most this time.
+#[expect(clippy::disallowed_methods, reason = "nothing tells when what is no child of ours stops")]
 fn wait_while(pids: &[i32], time: Duration, mut pending: impl FnMut(i32) -> bool) {
     let end = Instant::now() + time;
     let mut waiting: Vec<i32> = pids.to_vec();

@@ -55,6 +55,9 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
         other => other?,
     };
     let (cage, pty) = terminal_of(&found)?;
+    if found.paused {
+        say.dim(&format!("[paused; keys wait until: mews resume {}]", found.name));
+    }
     let mut ends = Ends::new().map_err(|error| Failure::new(error.to_string()))?;
     let viewer = Viewer {
         say,

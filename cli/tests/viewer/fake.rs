@@ -34,6 +34,7 @@ impl Fake {
             run: Some(RunId::new()),
             cage: Some(CageId::new()),
             pty: Some(PtyId::new()),
+            paused: false,
         };
         let (viewer, viewers) = channel();
         let (ask, asked) = channel();

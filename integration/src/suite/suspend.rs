@@ -25,6 +25,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("suspend.a_busy_program_stands_still", stands_still),
         Test::new("suspend.a_busy_program_that_ignores_it", |s| hides(s, DEAF)),
         Test::new("suspend.keys_at_a_prompt_arrive_afterwards", keys_at_a_prompt),
+        Test::new("suspend.attach_says_that_it_is_paused", attached_later),
         Test::new("suspend.a_job_in_the_foreground_keeps_it", foreground),
         Test::new("suspend.a_pipeline", pipeline),
         Test::new("suspend.a_stopped_job_stays_stopped", stopped_job),

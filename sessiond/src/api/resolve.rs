@@ -13,7 +13,7 @@ use axum::extract::State;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use wire::api::Resolved;
+use wire::api::{Resolved, SessionState};
 use wire::{CageId, ErrorCode, PtyId, RunId, SessionId, WireError};
 
 /// Shorter ones mean too much.
@@ -161,7 +161,8 @@ fn newest(db: &Connection, one: &Candidate) -> Result<Resolved> {
         let sql = "SELECT id FROM ptys WHERE cage = ?1 ORDER BY main DESC, id DESC";
         pty = last(db, sql, &id.to_string())?;
     }
-    Ok(Resolved { session: session.id, name: session.name, run, cage, pty })
+    let paused = session.state == SessionState::Paused;
+    Ok(Resolved { session: session.id, name: session.name, run, cage, pty, paused })
 }
 
 fn last<T: serde::de::DeserializeOwned>(db: &Connection, sql: &str, id: &str) -> Result<Option<T>> {

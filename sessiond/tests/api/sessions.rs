@@ -14,7 +14,7 @@ fn names_are_made_unique_and_ids_resolve() {
         let (status, by_name) = daemon.get("/resolve?id=bash-1").await;
         let want = json!({
             "session": started.session, "name": "bash-1", "run": started.run,
-            "cage": started.cage, "pty": started.pty,
+            "cage": started.cage, "pty": started.pty, "paused": false,
         });
         assert_eq!((status, &by_name), (200, &want));
         for id in [

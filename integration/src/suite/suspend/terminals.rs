@@ -3,7 +3,7 @@
 use super::{count, must_stand, pause_it, resume_it, suspension};
 use crate::runner::skip;
 use crate::suite::terminal::{BASH, at_prompt, exit_with, has_line, last, run, wait_line};
-use crate::talk::{number, read, text};
+use crate::talk::{number, read, start, text};
 use anyhow::ensure;
 use serde_json::Value;
 use testkit::process::LIMIT;
@@ -53,6 +53,17 @@ pub(super) fn keys_at_a_prompt(sandbox: &Sandbox) -> anyhow::Result<()> {
     let lines = terminal.history_and_screen();
     let times = lines.iter().filter(|line| *line == "typed-2").count();
     ensure!(times == 1, "{lines:#?}");
+    leave(terminal)
+}
+
+pub(super) fn attached_later(sandbox: &Sandbox) -> anyhow::Result<()> {
+    start(sandbox, &["--name", "later"], &BASH)?;
+    pause_it(sandbox, "later")?;
+    let terminal = Terminal::mews(sandbox, &["attach", "later"])?;
+    terminal.wait_raw(b"mews resume later")?;
+    terminal.send("echo typed-$((1+1))\r")?;
+    resume_it(sandbox, "later")?;
+    wait_line(&terminal, "typed-2")?;
     leave(terminal)
 }
 
