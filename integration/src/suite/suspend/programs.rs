@@ -144,14 +144,14 @@ pub(super) fn many(sandbox: &Sandbox) -> anyhow::Result<()> {
 /// The limit is passed while the cage stands, and not met.
 pub(super) fn walltime(sandbox: &Sandbox) -> anyhow::Result<()> {
     let script = "touch up; while [ ! -e stop ]; do sleep 0.02; done; exit 6";
-    let options = ["--name", "wall", "--timeout", "2s"];
+    let options = ["--name", "wall", "--timeout", "4s"];
     let begun = std::time::Instant::now();
     start(sandbox, &options, &["bash", "-c", script])?;
     let up = in_workspace(sandbox, "up");
     pause::until("it runs", LIMIT, || up.exists().then_some(()))?;
     pause_it(sandbox, "wall")?;
     pause::until("more time than it has", LIMIT, || {
-        (begun.elapsed().as_millis() > 2500).then_some(())
+        (begun.elapsed().as_millis() > 4500).then_some(())
     })?;
     sandbox.file("ws/stop", "")?;
     resume_it_and_end(sandbox, "wall", 6)
