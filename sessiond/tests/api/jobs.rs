@@ -191,6 +191,7 @@ fn a_session_is_paused_and_goes_on() {
         assert_eq!(status, 409);
         // A restart in between changes nothing.
         let daemon = daemon.restart().await;
+        daemon.ready().await;
         daemon.state(&started.session.to_string(), "paused").await;
         let (status, view) = daemon.post(&format!("{session}/resume"), Value::Null).await;
         assert_eq!((status, &view["state"]), (200, &json!("running")));
