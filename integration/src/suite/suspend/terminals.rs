@@ -213,10 +213,9 @@ pub(super) fn less(sandbox: &Sandbox) -> anyhow::Result<()> {
 
 /// Draws the whole screen on the alternate one, on a clock of its own, as htop does.
 pub(super) fn top(sandbox: &Sandbox) -> anyhow::Result<()> {
-    let script = "stty -icanon -echo; printf '\\033[?1049h'; n=0; \
-                  while :; do n=$((n+1)); printf '\\033[H\\033[Jtick\\nrows' ; echo $n > count; \
-                  read -t 0.05 -n 1 key && printf 'key-%s' \"$key\" && break; done; \
-                  read -n 1; printf '\\033[?1049l'; stty icanon echo; exit 5";
+    let script = "printf '\\033[?1049h'; n=0; while [ ! -e stop ]; do n=$((n+1)); \
+                  printf '\\033[H\\033[Jtick\\nrows'; echo $n > count; sleep 0.02; done; \
+                  printf '\\033[?1049l'; exit 5";
     let terminal = shell(sandbox, "top")?;
     sandbox.file("ws/top.sh", script)?;
     terminal.send("bash top.sh; echo status-$?\r")?;
@@ -227,11 +226,9 @@ pub(super) fn top(sandbox: &Sandbox) -> anyhow::Result<()> {
     must_stand(sandbox, "count")?;
     let stood = count(sandbox)?;
     resume_it(sandbox, "top")?;
-    // Its read was over while it stood; bash would lose a key that came before it saw that.
     pause::until("it draws", LIMIT, || (count(sandbox).ok()? > stood + 1).then_some(()))?;
-    terminal.send("k")?;
-    terminal.wait_for("key-k")?;
-    terminal.send("x")?;
+    wait_line(&terminal, "rows")?;
+    sandbox.file("ws/stop", "")?;
     wait_line(&terminal, "status-5")?;
     ensure!(!has(&terminal, "Stopped"), "{:#?}", terminal.screen());
     leave(terminal)
@@ -324,7 +321,7 @@ pub(super) fn htop(sandbox: &Sandbox) -> anyhow::Result<()> {
 
 pub(super) fn resize(sandbox: &Sandbox) -> anyhow::Result<()> {
     let script = "trap 'n=$((n+1)); echo size-$n-$(stty size)' WINCH; n=0; echo up; \
-                  while ! read -t 0.05 line; do :; done; echo last-$n; exit 5";
+                  while [ ! -e stop ]; do sleep 0.02; done; echo last-$n; exit 5";
     let words = run(&["--name", "size"], &["bash", "-c", script]);
     let mut terminal = Terminal::mews(sandbox, &words)?;
     wait_line(&terminal, "up")?;
@@ -335,7 +332,8 @@ pub(super) fn resize(sandbox: &Sandbox) -> anyhow::Result<()> {
     }
     resume_it(sandbox, "size")?;
     wait_line(&terminal, "size-1-30 110")?;
-    exit_with(&mut terminal, "\r", 5)?;
+    sandbox.file("ws/stop", "")?;
+    exit_with(&mut terminal, "", 5)?;
     ensure!(terminal.screen().iter().any(|line| line == "last-1"), "{:#?}", terminal.screen());
     Ok(())
 }
