@@ -1,5 +1,6 @@
 //! Signals that pid 1 sends for the broker.
 
+use super::processes::all_pids;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
@@ -32,11 +33,6 @@ pub(crate) fn everything(spared: &BTreeSet<i32>, signal: i32) {
             reached.insert(pid);
         }
     }
-}
-
-pub(super) fn all_pids() -> Vec<i32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Everything is blocked in pid 1 and what descends from it, until a payload execs.

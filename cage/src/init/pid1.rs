@@ -4,7 +4,7 @@ use crate::attest;
 use crate::init::commands::{Commands, Upward};
 use crate::init::leader::exit_of;
 use crate::init::report::{Record, Word};
-use crate::init::still::{Late, Still, continue_stopped};
+use crate::init::still::{Late, Still};
 use crate::init::terminal::open_terminal;
 use crate::init::{EXIT_NO_CAGE, kill, zygote};
 use crate::orders::{Order, Program, Report, Target, open_order, pack_order};
@@ -18,14 +18,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Most instructions of a filter, in bytes: BPF_MAXINSNS of 8 bytes.
 const FILTER_BYTES_MAX: usize = 4096 * 8;
 
-/// A handler that was late may stop its program so long after the cage went on.
-const LATE_TIME: Duration = Duration::from_secs(10);
-/// How often that is looked for, in milliseconds: nothing tells of it.
+/// How often late handlers are looked for, in milliseconds: nothing tells of them.
 const LATE_LOOK_MS: u8 = 20;
 
 /// Why the cage ends from within.
@@ -128,8 +126,8 @@ struct Init {
     waiting: VecDeque<(Order, Vec<OwnedFd>)>,
     /// While the cage is suspended.
     still: Option<Still>,
-    /// After a resume: who may still stop by himself, and until when that is looked after.
-    late: Option<(Late, Instant)>,
+    /// After a resume.
+    late: Option<Late>,
 }
 
 struct Zygote {
@@ -178,9 +176,7 @@ impl Init {
     /// and orders obeyed, so that a leader's own word counts before what pid 1 sees.
     fn turn(&mut self) -> Result<(), End> {
         let ready = self.wait()?;
-        if let Some((late, until)) = &mut self.late
-            && (continue_stopped(late) || Instant::now() >= *until)
-        {
+        if self.late.as_mut().is_some_and(Late::is_over) {
             self.late = None;
         }
         for source in &ready {
@@ -253,8 +249,7 @@ impl Init {
                 self.report((Report::Stilled, Some(memfd)))
             }
             Order::Resume => {
-                let late = self.still.take().map(Still::undo).filter(|late| !late.is_empty());
-                self.late = late.map(|late| (late, Instant::now() + LATE_TIME));
+                self.late = self.still.take().and_then(Still::undo);
                 self.report((Report::Resumed, None))
             }
             Order::Exec { .. } | Order::Program(_) | Order::InMemfd | Order::Suspend { .. } => {

@@ -49,20 +49,21 @@ impl Process {
 
 /// Of a process whose first thread has ended: it looks dead, and its other threads run on.
 fn state_of_threads(pid: i32) -> Option<char> {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    threads
-        .flatten()
-        .filter_map(|thread| {
-            let stat = text(&thread.path().join("stat").to_string_lossy())?;
-            Some(Process::parse(pid, &stat)?).filter(|thread| !thread.is_dead())
-        })
-        .map(|thread| thread.state)
-        .next()
+    let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    threads.find_map(|thread| {
+        let stat = text(&thread.path().join("stat").to_string_lossy())?;
+        Process::parse(pid, &stat).filter(|thread| !thread.is_dead()).map(|thread| thread.state)
+    })
 }
 
 /// A process names itself as it likes, in bytes that need not be text.
 fn text(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
+}
+
+pub(crate) fn all_pids() -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Whether it has stopped, or is not there any more.
@@ -82,7 +83,7 @@ pub(crate) struct Processes {
 
 impl Processes {
     pub(crate) fn read(spared: &BTreeSet<i32>) -> Self {
-        let all = super::kill::all_pids().into_iter().filter_map(Process::read);
+        let all = all_pids().into_iter().filter_map(Process::read);
         Self::new(all, spared)
     }
 

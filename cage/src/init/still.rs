@@ -19,6 +19,8 @@ const ROUNDS_MAX: usize = 16;
 const STOP_TIME: Duration = Duration::from_millis(100);
 /// The shell of a program whose handler was late waits so long for it.
 const LATE_TIME: Duration = Duration::from_millis(300);
+/// A handler that was late may stop its program so long after the cage went on.
+const LATE_WATCH: Duration = Duration::from_secs(10);
 /// Between two looks at processes that are no children of ours: nothing tells when they stop.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -36,8 +38,20 @@ pub(crate) struct Still {
     late: Vec<i32>,
 }
 
-/// Processes whose handlers may still stop them after a resume.
-pub(crate) type Late = Vec<i32>;
+/// Processes whose handlers may still stop them after a resume, and until when that is looked for.
+#[derive(Debug)]
+pub(crate) struct Late {
+    pids: Vec<i32>,
+    until: Instant,
+}
+
+impl Late {
+    /// Lets those go on that have stopped meanwhile, once each; whether there is nothing left to do.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.pids.retain(|pid| !continue_stopped(*pid));
+        self.pids.is_empty() || Instant::now() >= self.until
+    }
+}
 
 impl Still {
     /// Stops what is not in `spared`. Also says how each stands now.
@@ -83,9 +97,8 @@ impl Still {
                 asked.insert(leaf.pid, signals);
             }
         }
-        let pids: Vec<i32> = asked.keys().copied().collect();
-        wait_while(&pids, grace, |pid| !has_stopped(pid));
-        (self.leaves, self.refused) = pids.into_iter().partition(|pid| has_stopped(*pid));
+        self.refused = wait_while(asked.keys().copied().collect(), grace, |pid| !has_stopped(pid));
+        self.leaves = asked.keys().copied().filter(|pid| !self.refused.contains(pid)).collect();
         let catches = |pid: &&i32| asked.get(pid).is_some_and(|it| it.catches(libc::SIGTSTP));
         self.late = self.refused.iter().filter(catches).copied().collect();
         asked
@@ -136,53 +149,50 @@ impl Still {
 
     /// Leaves first, and only when they run their parents, from the bottom up. Those that may still
     /// stop by themselves come back, to be looked after.
-    pub(crate) fn undo(self) -> Late {
+    pub(crate) fn undo(self) -> Option<Late> {
         let leaves = [self.leaves, self.rest].concat();
         for pid in &leaves {
             // Killed while it stood.
             send(*pid, libc::SIGCONT).ok();
         }
-        wait_while(&leaves, STOP_TIME, has_stopped);
+        wait_while(leaves, STOP_TIME, has_stopped);
         let mut late = self.late;
         // Where no parent stands still, none has to wait.
         if !self.parents.is_empty() {
-            wait_while(&late.clone(), LATE_TIME, |_pid| !continue_stopped(&mut late));
+            late = wait_while(late, LATE_TIME, |pid| !continue_stopped(pid));
         }
         for pid in self.parents.iter().rev() {
             send(*pid, libc::SIGCONT).ok();
         }
-        late
+        (!late.is_empty()).then(|| Late { pids: late, until: Instant::now() + LATE_WATCH })
     }
 }
 
 /// Those that were there to be stopped.
 fn stop(mut pids: Vec<i32>) -> Vec<i32> {
     pids.retain(|pid| send(*pid, libc::SIGSTOP).is_ok());
-    wait_while(&pids, STOP_TIME, |pid| !has_stopped(pid));
+    wait_while(pids.clone(), STOP_TIME, |pid| !has_stopped(pid));
     pids
 }
 
-/// Lets those go on that have stopped meanwhile, once each; whether none is left.
-pub(crate) fn continue_stopped(late: &mut Late) -> bool {
-    late.retain(|pid| {
-        let stopped = has_stopped(*pid);
-        if stopped {
-            send(*pid, libc::SIGCONT).ok();
-        }
-        !stopped
-    });
-    late.is_empty()
+/// Lets a process go on if it has stopped; whether it had, or is not there any more.
+fn continue_stopped(pid: i32) -> bool {
+    let stopped = has_stopped(pid);
+    if stopped {
+        send(pid, libc::SIGCONT).ok();
+    }
+    stopped
 }
 
-/// Looks again and again while `pending` holds for one of them, for at most this time.
+/// Looks again and again while `pending` holds for one of them, for at most this time. Those for
+/// which it still holds.
 #[expect(clippy::disallowed_methods, reason = "nothing tells when what is no child of ours stops")]
-fn wait_while(pids: &[i32], time: Duration, mut pending: impl FnMut(i32) -> bool) {
+fn wait_while(mut pids: Vec<i32>, time: Duration, pending: impl Fn(i32) -> bool) -> Vec<i32> {
     let end = Instant::now() + time;
-    let mut waiting: Vec<i32> = pids.to_vec();
     loop {
-        waiting.retain(|pid| pending(*pid));
-        if waiting.is_empty() || Instant::now() >= end {
-            return;
+        pids.retain(|pid| pending(*pid));
+        if pids.is_empty() || Instant::now() >= end {
+            return pids;
         }
         sleep(LOOK);
     }

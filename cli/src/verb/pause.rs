@@ -36,8 +36,7 @@ pub(crate) async fn pause(args: &Pause, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     for id in &args.ids {
         let found = api.resolve(id).await?;
-        let view = api.pause(found.session).await?;
-        told(say, "paused", &view)?;
+        told(say, "paused", &api.pause(found.session).await?)?;
     }
     Ok(0)
 }
@@ -46,8 +45,7 @@ pub(crate) async fn resume(args: &Resume, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     for id in &args.ids {
         let found = api.resolve(id).await?;
-        let view = api.resume(found.session).await?;
-        told(say, "resumed", &view)?;
+        told(say, "resumed", &api.resume(found.session).await?)?;
     }
     Ok(0)
 }

@@ -120,6 +120,23 @@ fn must_stand(sandbox: &Sandbox, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Pauses, sees it stand, resumes, sees it go on: by the file in which it counts.
+fn stands_and_goes_on(sandbox: &Sandbox, id: &str) -> anyhow::Result<()> {
+    pause_it(sandbox, id)?;
+    must_stand(sandbox, "count")?;
+    let stood = read(sandbox, "count")?;
+    resume_it(sandbox, id)?;
+    must_go_on(sandbox, &stood)
+}
+
+/// `stood` may be nothing: it stood between emptying the file and writing it.
+fn must_go_on(sandbox: &Sandbox, stood: &str) -> anyhow::Result<()> {
+    pause::until("it goes on", LIMIT, || {
+        let now = read(sandbox, "count").ok()?;
+        (!now.is_empty() && now != stood).then_some(())
+    })
+}
+
 fn resume_it_and_end(sandbox: &Sandbox, id: &str, code: i64) -> anyhow::Result<()> {
     sandbox.mews(["resume", id])?.expect(0)?;
     wait_exit(sandbox, id)?.expect(0)?;

@@ -1,6 +1,6 @@
 //! Wrong requests, ends and deaths while it stands.
 
-use super::{COUNT, count, must_stand, pause_it, resume_it, resume_it_and_end};
+use super::{COUNT, count, must_go_on, must_stand, pause_it, resume_it, resume_it_and_end};
 use crate::suite::terminal::broker;
 use crate::talk::{
     daemon_pids, event_types, events, in_workspace, number, read, start, text, wait_exit,
@@ -96,7 +96,7 @@ pub(super) fn daemons_die(sandbox: &Sandbox) -> anyhow::Result<()> {
     must_stand(sandbox, "count")?;
     let stood = read(sandbox, "count")?;
     resume_it(sandbox, "busy")?;
-    pause::until("it goes on", LIMIT, || (read(sandbox, "count").ok()? != stood).then_some(()))?;
+    must_go_on(sandbox, &stood)?;
     sandbox.file("ws/stop", "")?;
     wait_exit(sandbox, "busy")?.expect(0)?;
     Ok(())
@@ -127,7 +127,7 @@ pub(super) fn supervisor_dies(sandbox: &Sandbox, failpoint: &str) -> anyhow::Res
         resume_it(sandbox, "busy")?;
     }
     let stood = read(sandbox, "count")?;
-    pause::until("it goes on", LIMIT, || (read(sandbox, "count").ok()? != stood).then_some(()))?;
+    must_go_on(sandbox, &stood)?;
     let state = text(&sandbox.json(["inspect", "busy"])?, "/state")?;
     ensure!(state == "running", "{state}");
     pause_it(sandbox, "busy")?;

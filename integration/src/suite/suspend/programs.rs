@@ -1,7 +1,7 @@
 //! Programs that run, fork, hide or refuse: all of it stands, and goes on.
 
-use super::{COUNT, count, must_stand, pause_it, resume_it, resume_it_and_end, suspension};
-use crate::talk::{event_types, events, in_workspace, number, read, start, text, wait_exit};
+use super::{COUNT, count, pause_it, resume_it, resume_it_and_end, stands_and_goes_on, suspension};
+use crate::talk::{event_types, events, in_workspace, number, start, text, wait_exit};
 use anyhow::ensure;
 use testkit::process::LIMIT;
 use testkit::{Sandbox, pause};
@@ -24,13 +24,7 @@ pub(super) fn hides(sandbox: &Sandbox, body: &str) -> anyhow::Result<()> {
     start(sandbox, &["--name", "hides"], &["python3", "hides.py"])?;
     count(sandbox)?;
     for _time in 0..3 {
-        pause_it(sandbox, "hides")?;
-        must_stand(sandbox, "count")?;
-        let stood = read(sandbox, "count")?;
-        resume_it(sandbox, "hides")?;
-        pause::until("it goes on", LIMIT, || {
-            (read(sandbox, "count").ok()? != stood).then_some(())
-        })?;
+        stands_and_goes_on(sandbox, "hides")?;
     }
     sandbox.file("ws/stop", "")?;
     wait_exit(sandbox, "hides")?.expect(0)?;
@@ -44,13 +38,7 @@ pub(super) fn stands_still(sandbox: &Sandbox) -> anyhow::Result<()> {
     let first = count(sandbox)?;
     pause::until("it counts", LIMIT, || (count(sandbox).ok()? > first).then_some(()))?;
     for _time in 0..5 {
-        pause_it(sandbox, "busy")?;
-        must_stand(sandbox, "count")?;
-        let stood = read(sandbox, "count")?;
-        resume_it(sandbox, "busy")?;
-        pause::until("it counts again", LIMIT, || {
-            (read(sandbox, "count").ok()? != stood).then_some(())
-        })?;
+        stands_and_goes_on(sandbox, "busy")?;
     }
     let told = suspension(sandbox, "busy")?;
     ensure!(number(&told, "/refused")? == 0, "{told}");
@@ -90,13 +78,7 @@ pub(super) fn fork_loop(sandbox: &Sandbox) -> anyhow::Result<()> {
     start(sandbox, &["--name", "forks"], &["bash", "-c", script])?;
     count(sandbox)?;
     for _time in 0..5 {
-        pause_it(sandbox, "forks")?;
-        must_stand(sandbox, "count")?;
-        let stood = read(sandbox, "count")?;
-        resume_it(sandbox, "forks")?;
-        pause::until("it goes on", LIMIT, || {
-            (read(sandbox, "count").ok()? != stood).then_some(())
-        })?;
+        stands_and_goes_on(sandbox, "forks")?;
     }
     sandbox.file("ws/stop", "")?;
     wait_exit(sandbox, "forks")?.expect(0)?;
@@ -109,11 +91,7 @@ pub(super) fn leaderless(sandbox: &Sandbox) -> anyhow::Result<()> {
     let script = "setsid -f bash count.sh; while [ ! -e stop ]; do sleep 0.02; done";
     start(sandbox, &["--name", "daemon"], &["bash", "-c", script])?;
     count(sandbox)?;
-    pause_it(sandbox, "daemon")?;
-    must_stand(sandbox, "count")?;
-    let stood = read(sandbox, "count")?;
-    resume_it(sandbox, "daemon")?;
-    pause::until("it goes on", LIMIT, || (read(sandbox, "count").ok()? != stood).then_some(()))?;
+    stands_and_goes_on(sandbox, "daemon")?;
     sandbox.file("ws/stop", "")?;
     wait_exit(sandbox, "daemon")?.expect(0)?;
     Ok(())

@@ -1,6 +1,6 @@
 //! Programs on terminals: the same screen, the same job in the foreground, every key once.
 
-use super::{count, must_stand, pause_it, resume_it, suspension};
+use super::{count, must_stand, pause_it, resume_it, stands_and_goes_on, suspension};
 use crate::runner::skip;
 use crate::suite::terminal::{BASH, at_prompt, exit_with, has_line, last, run, wait_line};
 use crate::talk::{number, read, start, text};
@@ -67,22 +67,25 @@ pub(super) fn attached_later(sandbox: &Sandbox) -> anyhow::Result<()> {
     leave(terminal)
 }
 
+/// What was typed, and the same from `cat`.
+fn answered(terminal: &Terminal, line: &str) -> anyhow::Result<()> {
+    terminal
+        .wait_until("cat's answer", |lines| lines.iter().filter(|it| *it == line).count() == 2)?;
+    Ok(())
+}
+
 pub(super) fn foreground(sandbox: &Sandbox) -> anyhow::Result<()> {
     let terminal = shell(sandbox, "job")?;
     terminal.send("(echo up; exec cat)\r")?;
     wait_line(&terminal, "up")?;
     terminal.send("one\r")?;
-    terminal.wait_until("cat's answer", |lines| {
-        lines.iter().filter(|line| *line == "one").count() == 2
-    })?;
+    answered(&terminal, "one")?;
     let told = around(sandbox, &terminal, "job")?;
     ensure!(how(&told, "cat")? == "tstp" && how(&told, "bash")? == "stop", "{told}");
     pause_it(sandbox, "job")?;
     terminal.send("two\r")?;
     resume_it(sandbox, "job")?;
-    terminal.wait_until("cat's answer", |lines| {
-        lines.iter().filter(|line| *line == "two").count() == 2
-    })?;
+    answered(&terminal, "two")?;
     pause_it(sandbox, "job")?;
     terminal.send("\x03")?;
     resume_it(sandbox, "job")?;
@@ -135,14 +138,10 @@ pub(super) fn nested(sandbox: &Sandbox) -> anyhow::Result<()> {
     terminal.send("(echo up; exec cat)\r")?;
     wait_line(&terminal, "up")?;
     terminal.send("one\r")?;
-    terminal.wait_until("cat's answer", |lines| {
-        lines.iter().filter(|line| *line == "one").count() == 2
-    })?;
+    answered(&terminal, "one")?;
     around(sandbox, &terminal, "nested")?;
     terminal.send("two\r")?;
-    terminal.wait_until("cat's answer", |lines| {
-        lines.iter().filter(|line| *line == "two").count() == 2
-    })?;
+    answered(&terminal, "two")?;
     terminal.send("\x04exit 9\r")?;
     at_prompt(&terminal)?;
     terminal.send("echo status-$?\r")?;
@@ -222,11 +221,7 @@ pub(super) fn top(sandbox: &Sandbox) -> anyhow::Result<()> {
     wait_line(&terminal, "tick")?;
     let first = count(sandbox)?;
     pause::until("it draws", LIMIT, || (count(sandbox).ok()? > first).then_some(()))?;
-    pause_it(sandbox, "top")?;
-    must_stand(sandbox, "count")?;
-    let stood = count(sandbox)?;
-    resume_it(sandbox, "top")?;
-    pause::until("it draws", LIMIT, || (count(sandbox).ok()? > stood + 1).then_some(()))?;
+    stands_and_goes_on(sandbox, "top")?;
     wait_line(&terminal, "rows")?;
     sandbox.file("ws/stop", "")?;
     wait_line(&terminal, "status-5")?;
