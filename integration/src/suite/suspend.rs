@@ -27,6 +27,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("suspend.keys_at_a_prompt_arrive_afterwards", keys_at_a_prompt),
         Test::new("suspend.attach_says_that_it_is_paused", attached_later),
         Test::new("suspend.a_job_in_the_foreground_keeps_it", foreground),
+        Test::new("suspend.a_key_that_kills_waits", key_that_kills),
         Test::new("suspend.a_pipeline", pipeline),
         Test::new("suspend.a_stopped_job_stays_stopped", stopped_job),
         Test::new("suspend.nested_shells", nested),

@@ -2,7 +2,7 @@
 
 use super::{count, must_stand, pause_it, resume_it, stands_and_goes_on, suspension};
 use crate::runner::skip;
-use crate::suite::terminal::{BASH, at_prompt, exit_with, has_line, last, run, wait_line};
+use crate::suite::terminal::{BASH, at_prompt, exit_with, has_line, last, pids_of, run, wait_line};
 use crate::talk::{number, read, start, text};
 use anyhow::ensure;
 use serde_json::Value;
@@ -89,6 +89,21 @@ pub(super) fn foreground(sandbox: &Sandbox) -> anyhow::Result<()> {
     pause_it(sandbox, "job")?;
     terminal.send("\x03")?;
     resume_it(sandbox, "job")?;
+    at_prompt(&terminal)?;
+    terminal.send("echo status-$?\r")?;
+    wait_line(&terminal, "status-130")?;
+    leave(terminal)
+}
+
+/// At a program that only the freezer holds, `^C` would be a kill at once.
+pub(super) fn key_that_kills(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let terminal = shell(sandbox, "kills")?;
+    terminal.send("(trap '' TSTP; echo up; exec cat)\r")?;
+    wait_line(&terminal, "up")?;
+    pause_it(sandbox, "kills")?;
+    terminal.send("\x03")?;
+    held(|| Ok(pids_of(sandbox, "cat").len() == 1))?;
+    resume_it(sandbox, "kills")?;
     at_prompt(&terminal)?;
     terminal.send("echo status-$?\r")?;
     wait_line(&terminal, "status-130")?;
@@ -314,6 +329,24 @@ pub(super) fn htop(sandbox: &Sandbox) -> anyhow::Result<()> {
     leave(terminal)
 }
 
+/// As the program's own terminal has it now, seen from outside.
+fn size_of(sandbox: &Sandbox, program: &str) -> anyhow::Result<String> {
+    let pid = pids_of(sandbox, program).into_iter().max();
+    let pid = pid.ok_or_else(|| anyhow::anyhow!("no {program}"))?;
+    let mut stty = std::process::Command::new("stty");
+    stty.args(["-F", &format!("/proc/{pid}/fd/0"), "size"]);
+    Ok(testkit::process::run(&mut stty, b"", LIMIT)?.expect(0)?.out().trim().to_owned())
+}
+
+/// What must not change does not, over a time in which a key or a size comes through.
+fn held(is_so: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    for _look in 0..20 {
+        pause::briefly();
+        ensure!(is_so()?, "it came through while it stood");
+    }
+    Ok(())
+}
+
 pub(super) fn resize(sandbox: &Sandbox) -> anyhow::Result<()> {
     let script = "trap 'n=$((n+1)); echo size-$n-$(stty size)' WINCH; n=0; echo up; \
                   while [ ! -e stop ]; do sleep 0.02; done; echo last-$n; exit 5";
@@ -324,6 +357,9 @@ pub(super) fn resize(sandbox: &Sandbox) -> anyhow::Result<()> {
     // A burst, of which the client sends the last.
     for cols in [90, 100, 110] {
         terminal.resize(cols, 30)?;
+    }
+    if testkit::caller::is_root() {
+        held(|| size_of(sandbox, "bash").map(|size| size == "24 80"))?;
     }
     resume_it(sandbox, "size")?;
     wait_line(&terminal, "size-1-30 110")?;
