@@ -79,6 +79,8 @@ id!(/// A caged process tree of a run; also called subagent in the API.
     CageId);
 id!(/// A terminal, or the pipe streams of a command that has none.
     PtyId);
+id!(/// A state of a session that can be come back to.
+    CheckpointId);
 
 #[cfg(test)]
 mod tests {

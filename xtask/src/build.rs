@@ -54,6 +54,8 @@ pub(crate) fn build(profile: Profile, scope: Scope) -> anyhow::Result<()> {
         "mews-supervisor",
         "--bin",
         "mews-ptybroker",
+        "--bin",
+        "mews-layer",
     ];
     let what: &[&str] = match scope {
         Scope::Programs => &programs,

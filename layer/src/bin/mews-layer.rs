@@ -1,0 +1,2 @@
+//! One order, one report.
+fn main() {}
