@@ -2,7 +2,7 @@
 
 use crate::plan::{CagePlan, Enforcement, HostFacts, Limit, resource};
 use crate::policy::Bytes;
-use wire::{Enforced, WallState};
+use wire::{Enforced, WallState, WorkspaceMode};
 
 impl CagePlan {
     /// In the order in which they are put up. True once the attestation matched.
@@ -18,6 +18,13 @@ impl CagePlan {
             on,
             format!("root built from nothing, {lent} of the host's paths lent"),
         );
+        match self.workspace.mode {
+            WorkspaceMode::Direct => {}
+            WorkspaceMode::Overlay => {
+                walls.push("workspace", on, "overlay: writes land in a layer of the session");
+            }
+            WorkspaceMode::Copy => walls.push("workspace", on, "a private copy"),
+        }
         walls.push("network", on, self.network());
         let bytes = |value| Bytes(value).to_string();
         push_limit(&mut walls, "cgroup.memory", self.limits.memory, bytes);

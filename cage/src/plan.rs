@@ -26,6 +26,7 @@ use crate::orders::{Forwarder, LandlockProgram, Program, Rlimit};
 use crate::policy::Suspend;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use wire::WorkspaceMode;
 
 /// One cage, resolved. Serialised as JSON it is what `plan.json` and `--dry-run` show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +76,9 @@ pub struct Workspace {
     pub host: String,
     /// The same path wherever the cage does not need it for itself, else `/workspace`.
     pub inside: String,
+    /// What the cage sees there, and where its writes go.
+    #[serde(default)]
+    pub mode: WorkspaceMode,
 }
 
 /// One thing of the host that is lent to the cage.
@@ -164,6 +168,23 @@ pub struct Terminal {
 
 impl CagePlan {
     pub const VERSION: u32 = 1;
+
+    /// Where the whole workspace is mounted; absent where only parts of it are lent.
+    #[must_use]
+    pub fn workspace_place(&self) -> Option<&str> {
+        let is_whole =
+            |source: &Source| source.role == Role::Workspace && source.host == self.workspace.host;
+        let found = self.mounts.iter().find(|mount| match mount.kind {
+            MountKind::Bind { source, .. } => self.sources.get(source).is_some_and(is_whole),
+            MountKind::Proc
+            | MountKind::Dev
+            | MountKind::Dir
+            | MountKind::Symlink { .. }
+            | MountKind::Tmpfs { .. }
+            | MountKind::Data => false,
+        });
+        found.map(|mount| mount.dest.as_str())
+    }
 
     /// SHA-256 over the plan as JSON, in hex. The uid that this one cage was lent is left out: two
     /// runs of the same request have the same hash.

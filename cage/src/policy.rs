@@ -26,6 +26,7 @@ pub use values::{BadValue, Bytes, Home, Millis, Name, Requirement};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use wire::WorkspaceMode;
 
 /// A policy as a spawn uses it: merged, checked, complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,7 @@ pub struct Policy {
     pub tmpfs: Vec<TmpfsRule>,
     /// Where the paths of `read` and `write` stand; the last word on a path is the last in here.
     pub said: Vec<Said>,
+    pub workspace: WorkspaceMode,
     pub home: Home,
     pub sockets: Vec<SocketRule>,
     pub limits: PolicyLimits,
@@ -114,6 +116,7 @@ impl Policy {
             write: file.fs.write,
             tmpfs: file.fs.tmpfs,
             said: file.fs.said,
+            workspace: file.fs.workspace.unwrap_or_default(),
             home: file.fs.home.unwrap_or(Home::Private),
             sockets: file.net.socket,
             limits,

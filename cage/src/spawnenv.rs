@@ -84,6 +84,12 @@ impl CagePlan {
         Ok(env.into_iter().collect())
     }
 
+    /// Of a caller's environment what a command of this plan may see.
+    #[must_use]
+    pub fn passed(&self, env: &[(Arg, Arg)]) -> Vec<(Arg, Arg)> {
+        env.iter().filter(|(name, _value)| self.passes(name.as_bytes())).cloned().collect()
+    }
+
     fn passes(&self, name: &[u8]) -> bool {
         let given = self.env.pass.iter().any(|rule| match rule.strip_suffix('*') {
             Some(beginning) => name.starts_with(beginning.as_bytes()),

@@ -3,6 +3,7 @@
 pub mod attach;
 mod cages;
 pub mod caller;
+mod checkpoints;
 mod error;
 mod events;
 mod extract;
@@ -35,6 +36,13 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/sessions/{s}", get(sessions::get).merge(delete(sessions::delete)))
         .route("/sessions/{s}/pause", post(sessions::pause))
         .route("/sessions/{s}/resume", post(sessions::resume))
+        .route("/sessions/{s}/checkpoints", get(checkpoints::list).post(checkpoints::take))
+        .route("/sessions/{s}/checkpoints/{c}", get(checkpoints::get))
+        .route("/sessions/{s}/checkpoints/{c}/diff", get(checkpoints::preview))
+        .route("/sessions/{s}/checkpoints/{c}/rollback", post(checkpoints::rollback))
+        .route("/sessions/{s}/diff", get(checkpoints::diff))
+        .route("/sessions/{s}/apply", post(checkpoints::apply))
+        .route("/sessions/{s}/discard", post(checkpoints::discard))
         .route("/sessions/{s}/jobs", post(runs::start))
         .route("/sessions/{s}/runs", get(runs::list))
         .route("/sessions/{s}/runs/{r}", get(runs::get))

@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::keeper::Keeper;
 use crate::store::Store;
 use crate::supervisor_link::SupervisorLink;
-use crate::{api, epoch, serve, sys};
+use crate::{api, checkpoints, epoch, serve, sys};
 use anyhow::{Context, bail};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -56,6 +56,7 @@ async fn serve_until_told(dirs: &Dirs, listener: OwnedFd, own: Uid) -> anyhow::R
     let store =
         Store::open(&database).with_context(|| format!("the database {}", database.display()))?;
     let epoch = store.write(epoch::next).await.context("the database")?;
+    store.write(checkpoints::settle).await.context("the database")?;
     let (current, link) = watch::channel(None);
     let admission = admission(dirs, own);
     let app = Arc::new(App::new(store, SupervisorLink::new(link), epoch, admission));

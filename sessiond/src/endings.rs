@@ -7,7 +7,7 @@ use crate::clock::now_ms;
 use crate::store::sessions;
 use crate::store::{Result, cages, runs};
 use crate::supervisor_link::RequestError;
-use crate::{keeper, ledger};
+use crate::{keeper, layers, ledger};
 use rusqlite::Connection as Database;
 use std::time::Duration;
 use wire::api::{RunState, RunView, SessionState, SessionView};
@@ -168,6 +168,7 @@ pub async fn purge(app: &App, caller: &Caller, session: SessionId) -> Result<(),
         for cage in cages {
             keeper::forget(&link, cage).await;
         }
+        layers::forget(&link, session, None).await;
     }
     Ok(())
 }

@@ -357,7 +357,10 @@ fn memfd(name: &str, spec: &impl Serialize) -> Result<OwnedFd, RequestError> {
 }
 
 /// A client that goes away must not stop what it has begun.
-async fn in_background<T: Send + 'static>(
+///
+/// # Errors
+/// What the work says.
+pub async fn in_background<T: Send + 'static>(
     work: impl Future<Output = Result<T, WireError>> + Send + 'static,
 ) -> Result<T, WireError> {
     tokio::spawn(work).await.unwrap_or_else(|error| {

@@ -6,6 +6,7 @@
 
 use crate::app::App;
 use crate::filing;
+use crate::layers;
 use crate::ledger::{self, Applied};
 use crate::reconcile::{self, Todo};
 use crate::store::{Result, ptys};
@@ -154,6 +155,7 @@ impl Keeper {
     }
 
     fn follow_up(&self, connection: &Connection, todo: Todo) {
+        tokio::spawn(layers::tidy(Arc::clone(&self.app), connection.clone()));
         for cage in todo.strangers {
             tracing::warn!(%cage, "a living cage that no session has");
         }

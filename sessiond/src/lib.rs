@@ -8,6 +8,7 @@
 pub mod access;
 pub mod api;
 pub mod app;
+pub mod checkpoints;
 pub mod clock;
 pub mod daemon;
 pub mod endings;
@@ -15,6 +16,7 @@ pub mod epoch;
 pub mod filing;
 pub mod jobs;
 pub mod keeper;
+pub mod layers;
 pub mod ledger;
 pub mod names;
 pub mod pausing;

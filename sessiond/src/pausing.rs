@@ -36,6 +36,14 @@ pub async fn move_cage(
     };
     let link = app.link.current()?;
     link.request(&request, vec![caller.authority()?]).await.map_err(WireError::from)?;
+    told(app, cage, motion).await
+}
+
+/// Waits until the rows say so.
+///
+/// # Errors
+/// They do not within 10 s.
+pub async fn told(app: &App, cage: CageId, motion: Motion) -> Result<(), WireError> {
     let told = app.within(TOLD, move |db| {
         let phase = cages::bare(db, cage)?.map(|row| row.phase);
         let so = match motion {
@@ -108,7 +116,9 @@ async fn cages_of(app: &App, caller: &Caller, id: SessionId) -> Result<Vec<CageI
     Ok(living.await?)
 }
 
-async fn view(app: &App, id: SessionId) -> Result<SessionView, WireError> {
+/// # Errors
+/// The database, or it is gone.
+pub async fn view(app: &App, id: SessionId) -> Result<SessionView, WireError> {
     let view = app.store.read(move |db| {
         let row = sessions::get(db, id)?.ok_or_else(|| access::not_found("session"))?;
         sessions::view(db, row)

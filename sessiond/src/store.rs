@@ -8,6 +8,7 @@
 //! [`StoreError::Unavailable`], and the first write that succeeds ends it.
 
 pub mod cages;
+pub mod checkpoints;
 pub mod column;
 pub mod events;
 pub mod projects;

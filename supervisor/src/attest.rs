@@ -4,9 +4,12 @@
 //! Whatever cannot be read counts as wrong.
 
 use crate::cage::Handles;
+use crate::layers;
 use ::cage::orders::Attestation;
+use ::cage::plan::CagePlan;
 use std::collections::BTreeMap;
 use std::path::Path;
+use wire::{SessionId, WorkspaceMode};
 
 /// A wall that is not as it should be.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -23,6 +26,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) ptys_max: u32,
+    pub(crate) workspace: Option<Seen<'a>>,
     pub(crate) attestation: &'a Attestation,
 }
 
@@ -40,7 +44,9 @@ pub(crate) fn check(wanted: &Wanted<'_>, handles: &Handles) -> Result<(), Mismat
     id_map(&read("gid_map", "userns")?, wanted.gid)?;
     status_uid(&read("status", "userns")?, wanted.uid)?;
     namespaces(Path::new(&proc), &wanted.attestation.namespaces)?;
-    devpts(&read("mountinfo", "ptys")?, wanted.ptys_max)?;
+    let mounts = read("mountinfo", "ptys")?;
+    devpts(&mounts, wanted.ptys_max)?;
+    wanted.workspace.as_ref().map_or(Ok(()), |workspace| workspace.check(&mounts))?;
     if let Some(cgroup) = &handles.cgroup
         && !cgroup.is_absent()
         && !cgroup.contains(wanted.pid)
@@ -52,6 +58,40 @@ pub(crate) fn check(wanted: &Wanted<'_>, handles: &Handles) -> Result<(), Mismat
         return Err(wrong("init", "pid 1 ended while it was looked at"));
     }
     Ok(())
+}
+
+/// A workspace whose writes must not reach the operator's folder.
+#[derive(Debug)]
+pub(crate) struct Seen<'a> {
+    place: &'a str,
+    mode: WorkspaceMode,
+    session: SessionId,
+}
+
+impl<'a> Seen<'a> {
+    pub(crate) fn of(plan: &'a CagePlan, session: SessionId) -> Option<Self> {
+        let mode = plan.workspace.mode;
+        let place = plan.workspace_place().filter(|_place| mode != WorkspaceMode::Direct)?;
+        Some(Self { place, mode, session })
+    }
+
+    /// The mount at its place is the layer's.
+    fn check(&self, mountinfo: &str) -> Result<(), Mismatch> {
+        let at = |line: &&str| layers::mount_point(line).as_deref() == Some(self.place);
+        let line = mountinfo.lines().rfind(at).unwrap_or_default();
+        let is_so = match self.mode {
+            WorkspaceMode::Direct => true,
+            WorkspaceMode::Overlay => line.contains(" - overlay "),
+            WorkspaceMode::Copy => {
+                let copy = format!("/layers/{}/live/tree", self.session);
+                line.split(' ').nth(3).is_some_and(|root| root.ends_with(&copy))
+            }
+        };
+        if is_so {
+            return Ok(());
+        }
+        Err(wrong("workspace", format!("the mount at {} is '{line}'", self.place)))
+    }
 }
 
 fn wrong(wall: &'static str, message: impl Into<String>) -> Mismatch {

@@ -9,6 +9,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Largest `exit.json` and other small record.
@@ -94,6 +95,17 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::rename(&temporary, path)
 }
 
+/// A new file that we alone read.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options().create_new(true).write(true).mode(0o600).open(path)?.write_all(bytes)
+}
+
+/// The names in a folder, on the disk.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::from(open_folder(path)?).sync_all()
+}
+
 /// Removes a file or a tree that may be gone already. Never follows a link.
 pub(crate) fn remove_any(path: &Path) -> io::Result<()> {
     let gone = |result: io::Result<()>| match result {
@@ -101,10 +113,32 @@ pub(crate) fn remove_any(path: &Path) -> io::Result<()> {
         other => other,
     };
     match std::fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => gone(std::fs::remove_dir_all(path)),
+        Ok(meta) if meta.is_dir() => match std::fs::remove_dir_all(path) {
+            // A program left folders that even their owner may not enter.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                open_up(path)?;
+                gone(std::fs::remove_dir_all(path))
+            }
+            other => gone(other),
+        },
         Ok(_file) => gone(std::fs::remove_file(path)),
         Err(error) => gone(Err(error)),
     }
+}
+
+/// Lets the owner into every folder of a tree in which nobody else acts any more.
+fn open_up(path: &Path) -> io::Result<()> {
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
+        for entry in std::fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -102,6 +102,7 @@ impl Host {
             (dirs.state.clone(), open),
             (dirs.sup_state(), 0o700),
             (dirs.cages(), open),
+            (dirs.layers(), 0o700),
         ] {
             make(&path, mode, self.uid)?;
         }

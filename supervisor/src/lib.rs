@@ -13,6 +13,7 @@
 mod attest;
 mod broker_link;
 mod cage;
+mod checkpoint;
 mod clock;
 mod daemon;
 mod ending;
@@ -21,6 +22,7 @@ mod files;
 mod host;
 mod last_words;
 mod launch;
+mod layers;
 mod mounts;
 mod one_shot;
 pub mod options;

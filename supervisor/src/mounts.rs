@@ -5,9 +5,11 @@
 //! be cloned), and attached by the broker's child in *its* own namespace, below a tmpfs that covers
 //! an empty folder. So a crash leaves nothing to unmount, and bwrap finds them by path.
 
+use crate::files;
+use crate::layers::Layer;
 use crate::supervisor::Supervisor;
 use crate::sys;
-use crate::sys::child::{Attach, MountPlan};
+use crate::sys::child::{Attach, IdMaps, MountPlan, Overlay, Tree};
 use ::cage::plan::{CagePlan, Role, Source, SourceKind};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use std::ffi::CString;
@@ -17,6 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use wire::WorkspaceMode;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MountError {
@@ -43,36 +46,158 @@ pub(crate) struct Lent {
     pub(crate) mounts: Option<MountPlan>,
 }
 
-/// As an ordinary user everything is used where it is.
-pub(crate) fn in_place(plan: &CagePlan) -> Lent {
-    let paths = plan.sources.iter().map(|source| PathBuf::from(&source.host)).collect();
-    Lent { paths, mounts: None }
+/// As an ordinary user everything is used where it is, but for a workspace with a layer over it.
+pub(crate) fn in_place(
+    supervisor: &Supervisor,
+    plan: &CagePlan,
+    layer: Option<&Layer>,
+) -> Result<Lent, MountError> {
+    let host = &supervisor.host;
+    let (workspace, mounts) = match layer.map(|layer| (layer, layer.mode())) {
+        Some((layer, WorkspaceMode::Overlay)) => {
+            let mut growing = Growing::new(place(&host.dirs.mnt())?);
+            let folder = Tree::Path(cstring(Path::new(&plan.workspace.host))?);
+            let merged = growing.lay_over(folder, Tree::Path(cstring(&layer.live())?))?;
+            let one = |id: u32| CString::new(format!("{id} {id} 1")).unwrap_or_default();
+            let ids = IdMaps { uids: one(host.uid), gids: one(host.gid) };
+            (merged, Some(growing.finish(Some(ids), Vec::new())?))
+        }
+        Some((layer, WorkspaceMode::Copy)) => (layer.tree(), None),
+        Some((_, WorkspaceMode::Direct)) | None => (PathBuf::from(&plan.workspace.host), None),
+    };
+    let paths = plan.sources.iter().map(|source| below(plan, source, &workspace)).collect();
+    Ok(Lent { paths, mounts })
 }
 
 /// Clones what the cage's uid could not reach or write by itself.
-pub(crate) fn lend(supervisor: &Supervisor, plan: &CagePlan, uid: u32) -> Result<Lent, MountError> {
-    let folder = place(&supervisor.host.dirs.mnt())?;
-    let mut lent = Lent::default();
-    let mut attach = Vec::new();
+pub(crate) fn lend(
+    supervisor: &Supervisor,
+    plan: &CagePlan,
+    uid: u32,
+    layer: Option<&Layer>,
+) -> Result<Lent, MountError> {
+    let mut growing = Growing::new(place(&supervisor.host.dirs.mnt())?);
+    let mut paths = Vec::new();
+    let mut workspace = None;
     for source in &plan.sources {
         if is_everybodys(source) {
-            lent.paths.push(PathBuf::from(&source.host));
+            paths.push(PathBuf::from(&source.host));
+            continue;
+        }
+        if let Some(layer) = layer.filter(|_layer| source.role == Role::Workspace) {
+            let at = match &workspace {
+                Some(at) => at,
+                None => workspace.insert(lend_layer(supervisor, plan, layer, &mut growing)?),
+            };
+            paths.push(below(plan, source, at));
             continue;
         }
         let userns = userns(supervisor, uid).map_err(MountError::Namespace)?;
-        let mount = clone(source, userns.as_fd())?;
-        let path = folder.join(attach.len().to_string());
-        let target = cstring(&path)?;
-        let is_folder = source.kind == SourceKind::Folder;
-        attach.push(Attach { mount, target, is_folder });
-        lent.paths.push(path);
+        let tree = Tree::Detached(clone(source, userns.as_fd())?);
+        paths.push(growing.add(tree, source.kind == SourceKind::Folder)?);
     }
-    if !attach.is_empty() {
-        let hidden =
-            if plan.sources.iter().any(is_of_sys) { Vec::new() } else { vec![c"/sys".into()] };
-        lent.mounts = Some(MountPlan { folder: cstring(&folder)?, attach, hidden });
+    let hidden = if plan.sources.iter().any(is_of_sys) { Vec::new() } else { vec![c"/sys".into()] };
+    let mounts = if growing.attach.is_empty() { None } else { Some(growing.finish(None, hidden)?) };
+    Ok(Lent { paths, mounts })
+}
+
+/// Where the workspace is found: its folder with the layer over it, or the copy.
+fn lend_layer(
+    supervisor: &Supervisor,
+    plan: &CagePlan,
+    layer: &Layer,
+    growing: &mut Growing,
+) -> Result<PathBuf, MountError> {
+    if layer.mode() == WorkspaceMode::Copy {
+        return growing.add(Tree::Detached(clone_own(&layer.tree())?), true);
     }
-    Ok(lent)
+    let userns = userns(supervisor, layer.uid()).map_err(MountError::Namespace)?;
+    let folder = clone(&whole_workspace(plan), userns.as_fd())?;
+    growing.lay_over(Tree::Detached(folder), Tree::Detached(clone_own(&layer.live())?))
+}
+
+/// The operator's folder as a worker on a layer reaches it: a descriptor, seen as the cage's own.
+pub(crate) fn origin(
+    supervisor: &Supervisor,
+    workspace: &str,
+    uid: u32,
+) -> Result<OwnedFd, MountError> {
+    let source = Source {
+        host: workspace.to_owned(),
+        kind: SourceKind::Folder,
+        writable: true,
+        role: Role::Workspace,
+    };
+    if supervisor.host.is_root() {
+        let userns = userns(supervisor, uid).map_err(MountError::Namespace)?;
+        return clone(&source, userns.as_fd());
+    }
+    open(&source)
+}
+
+/// The place of a source of the plan, when the workspace is found at `workspace`.
+fn below(plan: &CagePlan, source: &Source, workspace: &Path) -> PathBuf {
+    let path = Path::new(&source.host);
+    match path.strip_prefix(&plan.workspace.host) {
+        Ok(rest) if source.role == Role::Workspace && rest.as_os_str().is_empty() => {
+            workspace.to_owned()
+        }
+        Ok(rest) if source.role == Role::Workspace => workspace.join(rest),
+        Ok(_) | Err(_) => path.to_owned(),
+    }
+}
+
+fn whole_workspace(plan: &CagePlan) -> Source {
+    Source {
+        host: plan.workspace.host.clone(),
+        kind: SourceKind::Folder,
+        writable: true,
+        role: Role::Workspace,
+    }
+}
+
+/// What will be attached, while it grows.
+#[derive(Debug)]
+struct Growing {
+    folder: PathBuf,
+    attach: Vec<Attach>,
+    overlay: Option<Overlay>,
+}
+
+impl Growing {
+    fn new(folder: PathBuf) -> Self {
+        Self { folder, attach: Vec::new(), overlay: None }
+    }
+
+    fn add(&mut self, tree: Tree, is_folder: bool) -> Result<PathBuf, MountError> {
+        let path = self.folder.join(self.attach.len().to_string());
+        self.attach.push(Attach { tree, target: cstring(&path)?, is_folder });
+        Ok(path)
+    }
+
+    /// The numbers as names hold nothing that the options of a mount would have to escape.
+    fn lay_over(&mut self, folder: Tree, layer: Tree) -> Result<PathBuf, MountError> {
+        let target = self.folder.join("workspace");
+        let folder = self.add(folder, true)?;
+        let layer = self.add(layer, true)?;
+        let (lower, layer_path) = (folder.display(), layer.display());
+        // What other systems would do with a layer (redirect, metacopy) our own readers do not follow.
+        let options = format!(
+            "userxattr,index=off,redirect_dir=nofollow,metacopy=off,xino=off,\
+             lowerdir={lower},upperdir={layer_path}/upper,workdir={layer_path}/work"
+        );
+        self.overlay = Some(Overlay {
+            target: cstring(&target)?,
+            options: CString::new(options).map_err(|_nul| MountError::NoPlace)?,
+            layer: cstring(&layer)?,
+        });
+        Ok(target)
+    }
+
+    fn finish(self, ids: Option<IdMaps>, hidden: Vec<CString>) -> Result<MountPlan, MountError> {
+        let folder = cstring(&self.folder)?;
+        Ok(MountPlan { ids, folder, attach: self.attach, hidden, overlay: self.overlay })
+    }
 }
 
 /// Whether it lies below /sys, or /sys below it. With its cgroups that is often the greater half of
@@ -108,14 +233,26 @@ fn place(mnt: &Path) -> Result<PathBuf, MountError> {
     found.map(Path::to_owned).ok_or(MountError::NoPlace)
 }
 
-fn clone(source: &Source, userns: BorrowedFd<'_>) -> Result<OwnedFd, MountError> {
-    let path = || source.host.clone();
+/// The plan's paths are canonical: a link in one of them has come since, and is refused.
+fn open(source: &Source) -> Result<OwnedFd, MountError> {
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    // The plan's paths are canonical: a link in one of them has come since, and is refused.
-    let fd = openat2(nix::fcntl::AT_FDCWD, source.host.as_str(), how)
-        .map_err(|errno| MountError::Open { path: path(), source: errno.into() })?;
+    openat2(nix::fcntl::AT_FDCWD, source.host.as_str(), how)
+        .map_err(|errno| MountError::Open { path: source.host.clone(), source: errno.into() })
+}
+
+/// A folder of ours that belongs to the cage's uid already.
+fn clone_own(path: &Path) -> Result<OwnedFd, MountError> {
+    let name = || path.display().to_string();
+    let fd =
+        files::open_folder(path).map_err(|source| MountError::Open { path: name(), source })?;
+    sys::clone_tree(fd.as_fd(), false).map_err(|source| MountError::Clone { path: name(), source })
+}
+
+fn clone(source: &Source, userns: BorrowedFd<'_>) -> Result<OwnedFd, MountError> {
+    let path = || source.host.clone();
+    let fd = open(source)?;
     let clone_failed = |source| MountError::Clone { path: path(), source };
     let whole = sys::clone_tree(fd.as_fd(), true).map_err(clone_failed)?;
     if sys::idmap(whole.as_fd(), userns).is_ok() {

@@ -5,7 +5,7 @@ use crate::cage::driver;
 use crate::cage::record::Record;
 use crate::host::Host;
 use crate::supervisor::{Stop, Supervisor};
-use crate::{ending, equip, files, signals, upstream};
+use crate::{ending, equip, files, layers, signals, upstream};
 use ::cage::cgroup::CageCgroup;
 use link::Packets;
 use nix::fcntl::{Flock, FlockArg};
@@ -101,5 +101,6 @@ async fn clear(supervisor: &Supervisor) {
             tracing::error!(cage = %cage.id, %error, "files are left");
         }
     }
+    layers::forget_all(supervisor).await;
     supervisor.layout.tidy();
 }

@@ -78,7 +78,7 @@ macro_rules! permit {
 }
 
 #[rustfmt::skip]
-pub(crate) const TABLE: [Permit; 17] = [
+pub(crate) const TABLE: [Permit; 21] = [
     //      request       who                 phase    once         fds  handler
     permit!("spawn",      Operator,           Unknown, OncePerCage, 1,   handle::spawn),
     permit!("dry_run",    Operator,           NoCage,  Any,         1,   handle::dry_run),
@@ -93,6 +93,10 @@ pub(crate) const TABLE: [Permit; 17] = [
     permit!("end",        Operator,           Known,   Any,         0,   handle::end),
     permit!("plan",       Operator,           Known,   Any,         0,   handle::plan),
     permit!("scrollback", OperatorOrAfterEnd, Known,   Any,         0,   handle::scrollback),
+    permit!("checkpoint", Operator,           Running, Any,         0,   handle::checkpoint),
+    permit!("layer",      Operator,           NoCage,  Any,         1,   handle::layer),
+    permit!("layers",     Link,               NoCage,  Any,         0,   handle::layers),
+    permit!("forget_layer", Link,             NoCage,  Any,         0,   handle::forget_layer),
     permit!("list",       Link,               NoCage,  Any,         0,   handle::list),
     permit!("ack",        Link,               Known,   Any,         0,   handle::ack),
     permit!("forget",     Link,               Ended,   OncePerCage, 0,   handle::forget),
@@ -281,7 +285,7 @@ mod tests {
         verbs.sort_unstable();
         verbs.dedup();
         assert_eq!(verbs.len(), TABLE.len());
-        for body in [json!({}), json!({"verb": "checkpoint"}), json!({"verb": 3}), json!([])] {
+        for body in [json!({}), json!({"verb": "become_root"}), json!({"verb": 3}), json!([])] {
             assert!(find(&body).is_err(), "{body}");
         }
         // A verb that the protocol does not know would fail here for another reason than its fields.

@@ -30,6 +30,7 @@ pub(crate) enum ProgramError {
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) broker: OwnedFd,
+    pub(crate) layer: OwnedFd,
     /// Absent in a one-shot.
     pub(crate) sessiond: Option<OwnedFd>,
     pub(crate) bwrap: OwnedFd,
@@ -42,6 +43,7 @@ impl Programs {
         let find = |name| open_ours(name, is_root);
         Ok(Self {
             broker: find("mews-ptybroker")?,
+            layer: find("mews-layer")?,
             sessiond: if one_shot { None } else { Some(find("mews-sessiond")?) },
             bwrap: open_bwrap().map_err(|source| ProgramError::Bwrap { source })?.into(),
             init: read_init(find("mews-cage-init")?)?,

@@ -18,6 +18,7 @@ use crate::cage::record::Record;
 use crate::cage::{Cage, driver};
 use crate::files;
 use crate::launch;
+use crate::layers;
 use crate::outbox::Journal;
 use crate::supervisor::Supervisor;
 use crate::suspend;
@@ -62,6 +63,7 @@ fn fate(record: &Record, broker_lives: bool, group_found: bool) -> Fate {
 /// # Errors
 /// The folder of records cannot be read.
 pub(crate) async fn run(supervisor: &Rc<Supervisor>) -> io::Result<()> {
+    layers::take_over(supervisor).await?;
     let records = Record::load_all(&supervisor.host.dirs.sup_state())?;
     let mut cgroups = cgroup::scan(&supervisor.layout);
     for record in records {

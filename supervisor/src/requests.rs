@@ -1,8 +1,10 @@
 //! The handlers of the permit table; each gets a [`Call`] that passed it.
 
 use crate::cage::Cage;
+use crate::checkpoint;
 use crate::ending;
 use crate::files::{self, FileError};
+use crate::layers;
 use crate::permit::{Call, Reply};
 use crate::spawn::recipe;
 use crate::supervisor::{Stop, Supervisor};
@@ -15,7 +17,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use wire::broker::{BrokerExec, BrokerRequest, BrokerState};
-use wire::supervisor::{CageState, Phase, ShutdownAnswer, ShutdownCages, SupervisorRequest};
+use wire::supervisor::{
+    CageState, LayerRequest, Phase, ShutdownAnswer, ShutdownCages, SupervisorRequest,
+};
 use wire::{
     ARGV_BYTES_MAX, ENV_BYTES_MAX, ErrorCode, ExecSpec, PtyId, ScrollbackForm, SpawnSpec,
     WireError, control,
@@ -92,6 +96,10 @@ pub(crate) async fn pass(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
         | SupervisorRequest::Kill { .. }
         | SupervisorRequest::End { .. }
         | SupervisorRequest::Plan { .. }
+        | SupervisorRequest::Checkpoint { .. }
+        | SupervisorRequest::Layer { .. }
+        | SupervisorRequest::Layers
+        | SupervisorRequest::ForgetLayer { .. }
         | SupervisorRequest::Scrollback { .. }
         | SupervisorRequest::List
         | SupervisorRequest::Ack { .. }
@@ -108,6 +116,34 @@ pub(crate) async fn suspend(supervisor: Rc<Supervisor>, call: Call) -> Reply {
 
 pub(crate) async fn resume(supervisor: Rc<Supervisor>, call: Call) -> Reply {
     suspend::resume(&supervisor, &*call.cage()?).await?;
+    Ok((Value::Null, Vec::new()))
+}
+
+pub(crate) async fn checkpoint(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Checkpoint { checkpoint, .. } = call.request else {
+        return Err(mixed_up());
+    };
+    let taken = checkpoint::take(&supervisor, &*call.cage()?, checkpoint).await?;
+    Ok((Value::Null, vec![write_json(&taken)?]))
+}
+
+pub(crate) async fn layer(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
+    let SupervisorRequest::Layer { session } = call.request else { return Err(mixed_up()) };
+    let operator = call.operator.ok_or_else(mixed_up)?;
+    let request: LayerRequest = read_json(call.take_fd()?)?;
+    let answer = layers::work(&supervisor, session, operator.uid, request).await?;
+    Ok((Value::Null, vec![write_json(&answer)?]))
+}
+
+pub(crate) async fn layers(supervisor: Rc<Supervisor>, _call: Call) -> Reply {
+    Ok((Value::Null, vec![write_json(&layers::list(&supervisor).map_err(internal)?)?]))
+}
+
+pub(crate) async fn forget_layer(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::ForgetLayer { session, checkpoint } = call.request else {
+        return Err(mixed_up());
+    };
+    layers::forget(&supervisor, session, checkpoint).await?;
     Ok((Value::Null, Vec::new()))
 }
 

@@ -5,7 +5,7 @@
 //!  3. The broker's folder, the run folder, the plan on disk; event `cage.planned`.
 //!  4. cgroup with limits, read back: before there is a process that could outgrow them.
 //!  5. The listening socket: bound by us in our own folder, so that a later supervisor finds it.
-//!  6. Sources: opened as the operator, cloned, idmapped.
+//!  6. The workspace's layer; sources: opened as the operator, cloned, idmapped.
 //!  7. Everything for the child is prepared: memfds, numbers, bwrap's arguments.
 //!  8. Fork; the child drops what it has and becomes the broker (`sys/child.rs`).
 //!  9. The broker's link; it builds the cage up to the gate and sends the zygote's word.
@@ -27,6 +27,7 @@ use crate::failpoint;
 use crate::files;
 use crate::host::Mode;
 use crate::launch;
+use crate::layers;
 use crate::outbox::Journal;
 use crate::requests::write_json;
 use crate::supervisor::Supervisor;
@@ -43,7 +44,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use wire::broker::{BrokerExec, BrokerRequest};
 use wire::supervisor::{Phase, Spawned};
-use wire::{Enforced, ErrorCode, EventBody, SpawnSpec, WireError};
+use wire::{Enforced, ErrorCode, EventBody, ExecSpec, SessionId, SpawnSpec, WireError};
 
 /// Why a cage could not be built, by the wall or step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +75,7 @@ pub(crate) async fn recipe(
     if supervisor.is_stopping() {
         return Err(WireError::new(ErrorCode::Conflict, "mews is stopping; it takes no new runs"));
     }
-    let uid = take_uid(&supervisor, peer)?;
+    let uid = take_uid(&supervisor, peer, spec.session)?;
     // 1. and 2.
     let prepared = plan_for(&supervisor, &spec, peer, uid)
         .and_then(|plan| Ok((plan.exec(&spec.exec).map_err(WireError::from)?, plan)))
@@ -86,7 +87,7 @@ pub(crate) async fn recipe(
     let (exec, plan, cage) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
-            free_uid(&supervisor, uid);
+            supervisor.free_uid(uid);
             return Err(error);
         }
     };
@@ -131,7 +132,11 @@ pub(crate) fn plan_for(
     Ok(::cage::plan::resolve(&policy, &supervisor.facts, &request, &RealPaths::default())?)
 }
 
-fn take_uid(supervisor: &Supervisor, peer: Peer) -> Result<u32, WireError> {
+/// A session's layer belongs to one uid: its next cage is of the same.
+fn take_uid(supervisor: &Supervisor, peer: Peer, session: SessionId) -> Result<u32, WireError> {
+    if let Some(uid) = supervisor.layer_uids.borrow().get(&session) {
+        return Ok(*uid);
+    }
     match supervisor.uids.borrow_mut().as_mut() {
         None => Ok(supervisor.host.uid),
         Some(uids) => uids.take().ok_or_else(|| {
@@ -139,12 +144,6 @@ fn take_uid(supervisor: &Supervisor, peer: Peer) -> Result<u32, WireError> {
                 format!("no uid is free for a cage of uid {}; `mews rm` old ones", peer.uid);
             WireError::new(ErrorCode::LimitReached, words)
         }),
-    }
-}
-
-fn free_uid(supervisor: &Supervisor, uid: u32) {
-    if let Some(uids) = supervisor.uids.borrow_mut().as_mut() {
-        uids.free(uid);
     }
 }
 
@@ -186,6 +185,10 @@ fn register(
     }
     std::fs::DirBuilder::new().mode(0o700).create(supervisor.run_folder(spec.cage))?;
     std::fs::write(supervisor.plan_path(spec.cage), serde_json::to_vec(&**plan)?)?;
+    let passed = plan.passed(&spec.exec.env);
+    let exec = ExecSpec { env: passed, ..spec.exec.clone() };
+    let kept = SpawnSpec { exec, ..spec.clone() };
+    files::write_private(&supervisor.spec_path(spec.cage), &serde_json::to_vec(&kept)?)?;
     let journal = Journal::open(&supervisor.journal_path(spec.cage), spec.cage)?;
     let dirty = Rc::clone(&supervisor.dirty);
     let cage = Cage::new(record, Phase::Starting, journal, folder, dirty);
@@ -217,7 +220,9 @@ async fn build(
     make_cgroup(supervisor, cage, plan)?;
     let listener = Listener::bind(&supervisor.socket_path(cage.id), 0o600)
         .map_err(|error| Failure::new("socket", error))?;
-    let (prepared, tether, stderr) = boot::prepare(supervisor, cage, plan, spec, listener)?;
+    let layer = layers::for_cage(supervisor, cage, plan).await?;
+    let (prepared, tether, stderr) =
+        boot::prepare(supervisor, cage, plan, spec, layer.as_ref(), listener)?;
     let mut started = launch::start(prepared).map_err(|error| Failure::new("broker", error))?;
     cage.update(|record| record.broker = Process::of(started.pid).ok());
     cage.set_handles(|handles| handles.broker = Some(Rc::clone(&started.handle)));

@@ -14,9 +14,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
-use tokio::sync::watch;
-use wire::CageId;
+use std::sync::Arc;
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use wire::supervisor::Phase;
+use wire::{CageId, SessionId};
 
 /// Why the supervisor ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,9 @@ pub(crate) struct Supervisor {
     pub(crate) userns: RefCell<BTreeMap<u32, Rc<OwnedFd>>>,
     /// Requests that a cage takes only once, taken or being worked on.
     pub(crate) claims: RefCell<BTreeSet<(CageId, &'static str)>>,
+    /// Whose layers' files still belong to a uid.
+    pub(crate) layer_uids: RefCell<BTreeMap<SessionId, u32>>,
+    layer_turns: RefCell<BTreeMap<SessionId, Arc<Mutex<()>>>>,
     cages: RefCell<BTreeMap<CageId, Rc<Cage>>>,
     stop: watch::Sender<Option<Stop>>,
     /// sessiond's API listener, as its hello brought it.
@@ -72,6 +76,8 @@ impl Supervisor {
             uids: RefCell::new(uids),
             userns: RefCell::default(),
             claims: RefCell::default(),
+            layer_uids: RefCell::default(),
+            layer_turns: RefCell::default(),
             cages: RefCell::default(),
             stop: watch::Sender::new(None),
             api_listener: RefCell::default(),
@@ -121,6 +127,11 @@ impl Supervisor {
         self.host.dirs.sup_state().join(format!("{id}.plan.json"))
     }
 
+    /// What started a cage; in memory, with the variables that its policy passes.
+    pub(crate) fn spec_path(&self, id: CageId) -> PathBuf {
+        self.run_folder(id).join("spec.json")
+    }
+
     pub(crate) fn cage_folder(&self, id: CageId) -> PathBuf {
         self.host.dirs.cages().join(id.to_string())
     }
@@ -160,10 +171,26 @@ impl Supervisor {
         self.cages.borrow_mut().remove(&cage.id);
         self.claims.borrow_mut().retain(|(id, _verb)| *id != cage.id);
         self.dirty.mark(cage.id);
-        if let Some(uids) = self.uids.borrow_mut().as_mut() {
-            uids.free(cage.record().uid);
-        }
+        self.free_uid(cage.record().uid);
         Ok(())
+    }
+
+    /// Once nothing is left that belongs to it.
+    pub(crate) fn free_uid(&self, uid: u32) {
+        let of_cage = self.cages.borrow().values().any(|cage| cage.record().uid == uid);
+        let of_layer = self.layer_uids.borrow().values().any(|other| *other == uid);
+        if let Some(uids) = self.uids.borrow_mut().as_mut()
+            && !of_cage
+            && !of_layer
+        {
+            uids.free(uid);
+        }
+    }
+
+    /// Work on one layer, one at a time.
+    pub(crate) async fn layer_turn(&self, session: SessionId) -> OwnedMutexGuard<()> {
+        let turns = Arc::clone(self.layer_turns.borrow_mut().entry(session).or_default());
+        turns.lock_owned().await
     }
 
     pub(crate) fn stop(&self, why: Stop) {

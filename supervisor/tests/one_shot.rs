@@ -42,7 +42,7 @@ impl Caller {
     fn start() -> Option<Self> {
         let program = Path::new(env!("CARGO_BIN_EXE_mews-supervisor"));
         let folder = program.parent().unwrap();
-        let needed = ["mews-ptybroker", "mews-cage-init", "/usr/bin/bwrap"];
+        let needed = ["mews-ptybroker", "mews-layer", "mews-cage-init", "/usr/bin/bwrap"];
         // An absolute path stays as it is.
         let needed = needed.map(|name| folder.join(name));
         if let Some(missing) = needed.iter().find(|path| !path.exists()) {

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-const NAMES: [&str; 5] =
-    ["mews", "mews-sessiond", "mews-supervisor", "mews-ptybroker", "mews-cage-init"];
+const NAMES: [&str; 6] =
+    ["mews", "mews-sessiond", "mews-supervisor", "mews-ptybroker", "mews-layer", "mews-cage-init"];
 
 /// The folder of the programs, one that every user may enter: the build folder itself or, where that
 /// lies behind a private one, a copy that lives as long as this process.

@@ -13,6 +13,13 @@
 //! | DELETE `sessions/:s?confirm=true` | end: → [`SessionView`], when its cages are gone |
 //! | DELETE `sessions/:s?confirm=true&purge=true` | remove an ended one: → 204 |
 //! | POST `sessions/:s/pause`, `…/resume` | all its cages or none: → [`SessionView`] |
+//! | POST `sessions/:s/checkpoints` | [`TakeCheckpoint`] → 201 [`CheckpointView`], when everything stands still and is kept |
+//! | GET `sessions/:s/checkpoints` | → `{"checkpoints": [CheckpointView]}`, oldest first, without screens and processes |
+//! | GET `sessions/:s/checkpoints/:c` | → [`CheckpointView`] |
+//! | GET `sessions/:s/checkpoints/:c/diff` | → [`crate::Changes`]: what a rollback would do to the files |
+//! | POST `sessions/:s/checkpoints/:c/rollback` | [`Rollback`] → [`RolledBack`] |
+//! | GET `sessions/:s/diff` | → [`crate::Changes`]: the layer against the operator's folder |
+//! | POST `sessions/:s/apply`, `…/discard` | [`LayerPaths`] → [`LayerDone`] |
 //! | POST `sessions/:s/jobs` | [`JobRequest`] → 201 [`Started`] |
 //! | GET `sessions/:s/runs`, `sessions/:s/runs/:r` | → `{"runs": [RunView]}`, [`RunView`] |
 //! | POST `sessions/:s/runs/:r/cancel` | → [`RunView`] |
@@ -37,8 +44,8 @@
 
 use crate::supervisor::{Phase, ShutdownCages};
 use crate::{
-    CageId, Enforced, ErrorCode, ExecSpec, Exit, Overrides, PolicySource, PtyId, RunId, SessionId,
-    Size, WireError,
+    Arg, CageCheckpoint, CageId, Changes, CheckpointId, Enforced, ErrorCode, ExecSpec, Exit,
+    Overrides, PolicySource, PtyId, RunId, SessionId, Size, WireError,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -239,6 +246,77 @@ pub struct Started {
     pub cage: CageId,
     pub pty: PtyId,
     pub enforced: Enforced,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TakeCheckpoint {
+    pub note: Option<String>,
+    /// Let the session go on at once; otherwise it is paused afterwards.
+    pub resume: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointState {
+    /// Meant: it is being taken.
+    Taking,
+    Taken,
+    /// Nothing is kept of it.
+    Failed,
+    /// Its files were let go: a session keeps the newest [`CHECKPOINTS_MAX`].
+    Archived,
+}
+
+/// Of one session, with their files.
+pub const CHECKPOINTS_MAX: usize = 50;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointView {
+    pub id: CheckpointId,
+    pub session: SessionId,
+    pub state: CheckpointState,
+    pub note: Option<String>,
+    /// The operator who asked.
+    pub created_by: u32,
+    pub created_at_ms: i64,
+    pub run: Option<RunId>,
+    /// Its cages as they stood, without what started them.
+    pub cages: Vec<CageCheckpoint>,
+    /// The workspace's files are part of it.
+    pub covers_files: bool,
+    /// The session was rolled back to an earlier one since.
+    pub superseded: bool,
+    pub error: Option<WireError>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rollback {
+    /// Living cages are killed and later changes to files are lost: must be true.
+    pub confirm: bool,
+    /// Start the command again that ran at the checkpoint.
+    pub restart: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RolledBack {
+    pub session: SessionView,
+    pub started: Option<Started>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LayerPaths {
+    /// Below the workspace; a path stands for all below it. Empty: all changes.
+    pub paths: Vec<Arg>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerDone {
+    pub done: Changes,
+    /// What stays, with the reason in `conflict`.
+    pub left: Changes,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -94,6 +94,12 @@ impl Dirs {
         self.state.join("cages")
     }
 
+    /// A folder for each session whose workspace has a layer; the supervisor's.
+    #[must_use]
+    pub fn layers(&self) -> PathBuf {
+        self.state.join("layers")
+    }
+
     /// Policies that an operator or admin wrote: `NAME.toml`.
     #[must_use]
     pub fn policies(&self) -> PathBuf {

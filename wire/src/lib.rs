@@ -14,6 +14,7 @@ pub mod api;
 pub mod arg;
 pub mod attach;
 pub mod broker;
+pub mod checkpoint;
 pub mod control;
 pub mod dirs;
 pub mod enforced;
@@ -31,6 +32,7 @@ pub mod suspend;
 
 pub use arg::Arg;
 pub use attach::{AttachOptions, History, Join, Role, ScrollbackForm, View};
+pub use checkpoint::{CageCheckpoint, PtyCheckpoint, SavedLayer};
 pub use enforced::{Enforced, Wall, WallState};
 pub use error::{ErrorCode, WireError};
 pub use event::{Event, EventBody, Source};

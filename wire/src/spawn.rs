@@ -1,6 +1,6 @@
 //! What a spawn and an exec ask for.
 
-use crate::{Arg, CageId, PtyId, RunId, SessionId, Size};
+use crate::{Arg, CageId, PtyId, RunId, SessionId, Size, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
 /// One command in a cage: the first one, or one more in a living cage.
@@ -50,6 +50,8 @@ pub struct Overrides {
     pub walltime: Option<String>,
     /// `--home NAME`: a persistent home.
     pub home: Option<String>,
+    /// `--overlay`, `--copy`
+    pub workspace_mode: Option<WorkspaceMode>,
     pub net: Option<String>,
     /// `unix:/path` of the socket that `$PROVIDER` stands for.
     pub provider: Option<String>,

@@ -4,8 +4,8 @@
 //! accepted connection: the supervisor reads SO_PEERCRED from it itself.
 
 use crate::{
-    AttachOptions, CageId, Cause, Enforced, Event, Exit, PtyId, RunId, ScrollbackForm, SessionId,
-    Size, Source,
+    Arg, AttachOptions, CageId, Cause, Changes, CheckpointId, Enforced, Event, Exit, PtyId, RunId,
+    ScrollbackForm, SessionId, Size, Source,
 };
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,18 @@ pub enum SupervisorRequest {
     /// Of a living or ended cage. fds: authority; without one it is sessiond itself that files
     /// what an ended cage left (allowed for ended cages only). Ok: null, with a memfd or file.
     Scrollback { cage: CageId, pty: PtyId, form: ScrollbackForm },
+    /// Suspends the cage where it is not yet, and keeps its state: it stands still afterwards. Of a
+    /// failure nothing is left, and the cage goes on if it did before. fds: authority. Ok: null,
+    /// with a memfd: [`crate::checkpoint::CageCheckpoint`].
+    Checkpoint { cage: CageId, checkpoint: CheckpointId },
+    /// Work on a session's workspace layer. fds: authority, memfd with a [`LayerRequest`]. Ok: null,
+    /// with a memfd: [`LayerAnswer`].
+    Layer { session: SessionId },
+    /// Layers that are kept. Ok: null, with a memfd: JSON array of [`LayerState`].
+    Layers,
+    /// A checkpoint's files may go; without one, the layer and all its checkpoints, once no cage of
+    /// the session lives. Ok: null, also if there is none.
+    ForgetLayer { session: SessionId, checkpoint: Option<CheckpointId> },
     /// All cages that are known, living or ended and not yet forgotten. Ok: null, with a memfd:
     /// JSON array of [`CageState`].
     List,
@@ -51,6 +63,36 @@ pub enum SupervisorRequest {
     Forget { cage: CageId },
     /// Stop the daemons. Ok: [`ShutdownAnswer`], then the supervisor ends itself and sessiond.
     Shutdown { cages: ShutdownCages },
+}
+
+/// What to do with a workspace layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum LayerRequest {
+    /// Against the operator's folder.
+    Diff,
+    /// What a rollback would change.
+    Preview { checkpoint: CheckpointId },
+    /// No paths: all changes. A path stands for everything below it.
+    Apply { paths: Vec<Arg> },
+    /// The same; only while no cage of the session lives.
+    Discard { paths: Vec<Arg> },
+    /// Puts a checkpoint's layer back; only while no cage of the session lives.
+    Restore { checkpoint: CheckpointId },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum LayerAnswer {
+    Done,
+    Changes(Changes),
+    Applied { done: Changes, left: Changes },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerState {
+    pub session: SessionId,
+    pub checkpoints: Vec<CheckpointId>,
 }
 
 /// What becomes of living cages when the daemons stop.

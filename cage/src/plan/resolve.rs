@@ -25,7 +25,7 @@ pub fn resolve(
         .map_err(|bad| PlanError::Flag { flag: bad.flag.to_owned(), why: bad.why })?;
     check_walls(&policy, facts)?;
     let user = user(request, tree);
-    let workspace = workspace::resolve(request, &user.home, tree)?;
+    let workspace = workspace::resolve(request, &user.home, policy.workspace, tree)?;
     let mut places = Tree::new(&policy, request, &workspace, &user, tree);
     places.grow(&policy)?;
     let forwarders = forwarders(&policy, request, &mut places, tree)?;

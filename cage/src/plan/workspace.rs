@@ -2,6 +2,7 @@
 
 use super::paths::{self, within};
 use super::{HostPaths, PathKind, PlanError, Request, Workspace};
+use wire::WorkspaceMode;
 
 /// Where a workspace is that the cage's own folders leave no room for.
 const ELSEWHERE: &str = "/workspace";
@@ -48,6 +49,7 @@ const OWN: &[&str] = &[
 pub(super) fn resolve(
     request: &Request,
     home: &str,
+    mode: WorkspaceMode,
     tree: &dyn HostPaths,
 ) -> Result<Workspace, PlanError> {
     let path = &request.workspace;
@@ -68,7 +70,7 @@ pub(super) fn resolve(
         return Err(refused(why));
     }
     let inside = if seen_in_place(host, home) { host } else { ELSEWHERE };
-    Ok(Workspace { host: host.to_owned(), inside: inside.to_owned() })
+    Ok(Workspace { host: host.to_owned(), inside: inside.to_owned(), mode })
 }
 
 fn refusal(host: &str, request: &Request, tree: &dyn HostPaths) -> Option<String> {

@@ -3,6 +3,7 @@
 use super::paths::{Connect, EnvName, EnvSet, Loopback, PathRule};
 use super::values::{Bytes, Count, CpuMilli, Grace, Home, Millis, Name, Requirement};
 use serde::{Deserialize, Serialize};
+use wire::WorkspaceMode;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -62,12 +63,6 @@ pub enum Missing {
     #[default]
     Ignore,
     Error,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum WorkspaceMode {
-    Direct,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

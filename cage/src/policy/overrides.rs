@@ -38,6 +38,9 @@ impl Policy {
         if let Some(text) = &overrides.home {
             self.home = Home::Persistent(Name::parse(text).map_err(flag("--home"))?);
         }
+        if let Some(mode) = overrides.workspace_mode {
+            self.workspace = mode;
+        }
         match overrides.net.as_deref() {
             None | Some("none") => Ok(self),
             Some(other) => Err(BadFlag {

@@ -42,7 +42,7 @@ const KEYS: &[(&str, Rule)] = &[
     ("fs.tmpfs.size", Rule::Built),
     ("fs.hide", Rule::Later),
     ("fs.protect", Rule::Later),
-    ("fs.workspace", only(&["direct"], &["overlay", "copy"])),
+    ("fs.workspace", only(&["direct", "overlay", "copy"], &[])),
     ("fs.home", only(&["private", "persistent:"], &["none"])),
     ("fs.missing", Rule::Built),
     ("fs.git", Rule::Later),

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::time::Duration;
-use wire::{CageId, ErrorCode, PtyId, RunId, SessionId, WireError};
+use wire::{CageId, CheckpointId, ErrorCode, PtyId, RunId, SessionId, WireError};
 
 /// Bodies that describe things.
 const SMALL: usize = 64 * 1024;
@@ -114,6 +114,10 @@ impl Ids {
 
     pub(super) fn cage(&self) -> Result<CageId, ApiError> {
         self.parse("g", "cage")
+    }
+
+    pub(super) fn checkpoint(&self) -> Result<CheckpointId, ApiError> {
+        self.parse("c", "checkpoint")
     }
 
     pub(super) fn pty(&self) -> Result<PtyId, ApiError> {

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use wire::{ErrorCode, WireError};
 
 /// Step N brings version N to N + 1.
-const STEPS: &[&str] = &[FIRST];
+const STEPS: &[&str] = &[FIRST, CHECKPOINTS];
 
 const FIRST: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -119,6 +119,22 @@ CREATE TABLE client_requests (
     PRIMARY KEY (uid, scope, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX client_requests_by_age ON client_requests (created_at_ms);
+";
+
+const CHECKPOINTS: &str = "
+CREATE TABLE checkpoints (
+    id TEXT PRIMARY KEY,
+    session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    state TEXT NOT NULL,
+    note TEXT,
+    created_by INTEGER NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    run TEXT,
+    cages TEXT NOT NULL DEFAULT '[]',
+    superseded INTEGER NOT NULL DEFAULT 0,
+    error TEXT
+) STRICT, WITHOUT ROWID;
+CREATE INDEX checkpoints_by_session ON checkpoints (session);
 ";
 
 /// Brings the database to the newest version, one transaction a step.

@@ -123,6 +123,14 @@ pub fn set_state(db: &Connection, id: SessionId, state: SessionState, at_ms: i64
     Ok(())
 }
 
+/// # Errors
+/// The database.
+pub fn set_end_on_exit(db: &Connection, id: SessionId, end_on_exit: bool) -> Result<()> {
+    db.prepare_cached("UPDATE sessions SET end_on_exit = ?2 WHERE id = ?1")?
+        .execute(params![Word(id), end_on_exit])?;
+    Ok(())
+}
+
 /// Remembers that somebody worked with it: `resolve` prefers what was used last.
 ///
 /// # Errors

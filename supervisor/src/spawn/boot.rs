@@ -2,6 +2,7 @@
 
 use super::Failure;
 use crate::cage::Cage;
+use crate::layers::Layer;
 use crate::mounts::{self, Lent};
 use crate::supervisor::Supervisor;
 use crate::sys::child::Prepared;
@@ -40,14 +41,16 @@ pub(super) fn prepare(
     cage: &Cage,
     plan: &CagePlan,
     spec: &SpawnSpec,
+    layer: Option<&Layer>,
     listener: Listener,
 ) -> Result<(Prepared, Packets, OwnedFd), Failure> {
     let uid = cage.record().uid;
     let Lent { paths, mounts } = if supervisor.host.is_root() {
-        mounts::lend(supervisor, plan, uid).map_err(|error| Failure::new("files", error))?
+        mounts::lend(supervisor, plan, uid, layer)
     } else {
-        mounts::in_place(plan)
-    };
+        mounts::in_place(supervisor, plan, layer)
+    }
+    .map_err(|error| Failure::new("files", error))?;
     let mut numbers = Numbers { fds: Vec::new(), next: BOOT_FD + 1 };
     let (tether, theirs) = Packets::pair().map_err(|error| Failure::new("tether", error))?;
     let fds = fds(supervisor, cage, plan, &paths, [listener.into(), theirs.into()], &mut numbers)?;

@@ -67,6 +67,7 @@ impl Gate {
             uid: plan.user.uid,
             gid: plan.user.gid,
             ptys_max: plan.limits.ptys,
+            workspace: attest::Seen::of(plan, cage.record().session),
             attestation: &attestation,
         };
         attest::check(&wanted, &cage.handles())

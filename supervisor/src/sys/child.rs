@@ -11,10 +11,14 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 pub(crate) enum Step {
     /// Its own session: no signal from our terminal reaches it.
     Session = 1,
+    /// Where we are not root: the right to mount, in a user namespace of its own.
+    UserNamespace,
     /// Its own mount namespace: a crash leaves nothing to unmount.
     MountNamespace,
     /// Sources go where its uid can reach them, while we may still mount.
     Attach,
+    /// The workspace's layer over its folder.
+    Overlay,
     /// While `/proc/self` is still writable for us: dropping the uid makes it root's.
     OomScore,
     /// Nothing of ours but what is wanted stays open.
@@ -39,40 +43,69 @@ impl Step {
     pub(crate) fn name(number: u8) -> &'static str {
         match number {
             1 => "setsid",
-            2 => "unshare mount namespace",
-            3 => "attach sources",
-            4 => "oom_score_adj",
-            5 => "descriptors",
-            6 => "setgroups",
-            7 => "bounding set",
-            8 => "setresuid",
-            9 => "capset",
-            10 => "verify dropped uid",
-            11 => "session keyring",
-            12 => "rlimits",
-            13 => "signals",
-            14 => "exec",
+            2 => "user namespace",
+            3 => "unshare mount namespace",
+            4 => "attach sources",
+            5 => "mount overlay",
+            6 => "oom_score_adj",
+            7 => "descriptors",
+            8 => "setgroups",
+            9 => "bounding set",
+            10 => "setresuid",
+            11 => "capset",
+            12 => "verify dropped uid",
+            13 => "session keyring",
+            14 => "rlimits",
+            15 => "signals",
+            16 => "exec",
             _ => "unknown step",
         }
     }
 }
 
-/// A detached mount and where it goes: below [`MountPlan::folder`].
+/// What is attached below [`MountPlan::folder`], and where.
 #[derive(Debug)]
 pub(crate) struct Attach {
-    pub(crate) mount: OwnedFd,
+    pub(crate) tree: Tree,
     pub(crate) target: CString,
     pub(crate) is_folder: bool,
 }
 
 #[derive(Debug)]
+pub(crate) enum Tree {
+    /// A detached mount.
+    Detached(OwnedFd),
+    /// A folder by its path: where we are not root, nothing can be detached.
+    Path(CString),
+}
+
+/// A folder seen with a layer over it.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    pub(crate) target: CString,
+    pub(crate) options: CString,
+    /// Where the layer was attached: nobody needs to reach it once the overlay holds it.
+    pub(crate) layer: CString,
+}
+
+/// Who we are, inside and outside of a user namespace that is made for the right to mount.
+#[derive(Debug)]
+pub(crate) struct IdMaps {
+    pub(crate) uids: CString,
+    pub(crate) gids: CString,
+}
+
+#[derive(Debug)]
 pub(crate) struct MountPlan {
+    /// Where we are not root.
+    pub(crate) ids: Option<IdMaps>,
     /// An existing folder that a fresh tmpfs covers in the child's own mount namespace.
     pub(crate) folder: CString,
     pub(crate) attach: Vec<Attach>,
     /// Trees of mounts that nothing of the cage comes from: taken out of its mount namespace, since
     /// bwrap reads the whole table again for each bind.
     pub(crate) hidden: Vec<CString>,
+    pub(crate) overlay: Option<Overlay>,
 }
 
 /// All that the child needs, owned until the fork is done.
@@ -144,9 +177,15 @@ fn run(
         return Step::OomScore;
     }
     let Some(program) = arrange(prepared, parked, report) else { return Step::Descriptors };
-    if let Some(identity) = prepared.identity
-        && let Err(step) = drop_identity(identity)
-    {
+    let dropped = match prepared.identity {
+        Some(identity) => drop_identity(identity),
+        // What its user namespace gave it.
+        None if prepared.mounts.is_some() => {
+            drop_bounding_set().and_then(|()| clear_capabilities())
+        }
+        None => Ok(()),
+    };
+    if let Err(step) = dropped {
         return step;
     }
     // SAFETY: a null name is allowed: a new anonymous session keyring.
@@ -179,6 +218,9 @@ fn run(
 }
 
 fn attach(mounts: &MountPlan) -> Result<(), Step> {
+    if let Some(ids) = &mounts.ids {
+        enter_userns(ids)?;
+    }
     // SAFETY: takes no pointers.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } < 0 {
         return Err(Step::MountNamespace);
@@ -205,22 +247,59 @@ fn attach(mounts: &MountPlan) -> Result<(), Step> {
             // SAFETY: a NUL-terminated path.
             unsafe { libc::open(item.target.as_ptr(), flags, 0o600) }
         };
-        // SAFETY: NUL-terminated paths; the descriptor is a detached mount that we own.
-        let moved = unsafe {
-            libc::syscall(
-                libc::SYS_move_mount,
-                item.mount.as_raw_fd(),
-                c"".as_ptr(),
-                libc::AT_FDCWD,
-                item.target.as_ptr(),
-                libc::MOVE_MOUNT_F_EMPTY_PATH,
-            )
-        };
-        if made < 0 || moved < 0 {
+        if made < 0 || !put(&item.tree, &item.target) {
             return Err(Step::Attach);
         }
     }
+    mounts.overlay.as_ref().map_or(Ok(()), lay_over)
+}
+
+fn put(tree: &Tree, target: &CStr) -> bool {
+    match tree {
+        Tree::Path(path) => mount(path, target, c"", libc::MS_BIND | libc::MS_REC, c""),
+        Tree::Detached(tree) => {
+            // SAFETY: NUL-terminated paths; the descriptor is a detached mount that we own.
+            let moved = unsafe {
+                libc::syscall(
+                    libc::SYS_move_mount,
+                    tree.as_raw_fd(),
+                    c"".as_ptr(),
+                    libc::AT_FDCWD,
+                    target.as_ptr(),
+                    libc::MOVE_MOUNT_F_EMPTY_PATH,
+                )
+            };
+            moved == 0
+        }
+    }
+}
+
+fn lay_over(overlay: &Overlay) -> Result<(), Step> {
+    let Overlay { target, options, layer } = overlay;
+    // SAFETY: a NUL-terminated path.
+    let made = unsafe { libc::mkdir(target.as_ptr(), 0o700) };
+    let flags = libc::MS_NOSUID | libc::MS_NODEV;
+    if made < 0 || !mount(c"mews", target, c"overlay", flags, options) {
+        return Err(Step::Overlay);
+    }
+    // SAFETY: a NUL-terminated path.
+    if unsafe { libc::umount2(layer.as_ptr(), libc::MNT_DETACH) } < 0 {
+        return Err(Step::Overlay);
+    }
     Ok(())
+}
+
+fn enter_userns(ids: &IdMaps) -> Result<(), Step> {
+    // SAFETY: takes no pointers.
+    if unsafe { libc::unshare(libc::CLONE_NEWUSER) } < 0 {
+        return Err(Step::UserNamespace);
+    }
+    let written = as_dumpable(|| {
+        write_file(c"/proc/self/setgroups", b"deny")
+            && write_file(c"/proc/self/uid_map", ids.uids.to_bytes())
+            && write_file(c"/proc/self/gid_map", ids.gids.to_bytes())
+    });
+    if written { Ok(()) } else { Err(Step::UserNamespace) }
 }
 
 fn mount(source: &CStr, target: &CStr, kind: &CStr, flags: libc::c_ulong, data: &CStr) -> bool {
@@ -270,17 +349,7 @@ fn drop_identity((uid, gid): (u32, u32)) -> Result<(), Step> {
     if unsafe { libc::setgroups(0, std::ptr::null()) } < 0 {
         return Err(Step::Groups);
     }
-    for capability in 0..64 {
-        // SAFETY: takes no pointers.
-        let dropped = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
-        // EINVAL: beyond the last capability that this kernel knows.
-        if dropped < 0 && last_errno() == libc::EINVAL {
-            break;
-        }
-        if dropped < 0 {
-            return Err(Step::BoundingSet);
-        }
-    }
+    drop_bounding_set()?;
     // SAFETY: takes no pointers.
     if unsafe { libc::setresgid(gid, gid, gid) } < 0 {
         return Err(Step::Identity);
@@ -293,6 +362,21 @@ fn drop_identity((uid, gid): (u32, u32)) -> Result<(), Step> {
     // SAFETY: takes no pointers.
     if unsafe { libc::setresuid(0, 0, 0) } == 0 {
         return Err(Step::StaysDropped);
+    }
+    Ok(())
+}
+
+fn drop_bounding_set() -> Result<(), Step> {
+    for capability in 0..64 {
+        // SAFETY: takes no pointers.
+        let dropped = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+        // EINVAL: beyond the last capability that this kernel knows.
+        if dropped < 0 && last_errno() == libc::EINVAL {
+            break;
+        }
+        if dropped < 0 {
+            return Err(Step::BoundingSet);
+        }
     }
     Ok(())
 }
@@ -331,14 +415,18 @@ fn reset_signals() -> bool {
     done == 0
 }
 
-/// Our undumpable supervisor's `/proc/self` belongs to root, also where we are not root.
 fn write_oom_score(value: &CStr) -> bool {
+    as_dumpable(|| write_file(c"/proc/self/oom_score_adj", value.to_bytes()))
+}
+
+/// Our undumpable supervisor's `/proc/self` belongs to root, also where we are not root.
+fn as_dumpable(act: impl FnOnce() -> bool) -> bool {
     // SAFETY: takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
-    let written = write_file(c"/proc/self/oom_score_adj", value.to_bytes());
+    let done = act();
     // SAFETY: takes no pointers. The exec makes it dumpable again; the broker sees to itself.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
-    written
+    done
 }
 
 fn write_file(path: &CStr, bytes: &[u8]) -> bool {

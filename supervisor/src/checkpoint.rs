@@ -1,0 +1,116 @@
+//! A checkpoint of one cage (CAGE.md 7): everything stands still, then its screens, processes and
+//! workspace layer are kept. The cage stands still afterwards.
+
+use crate::cage::Cage;
+use crate::failpoint;
+use crate::layers;
+use crate::supervisor::Supervisor;
+use crate::suspend;
+use link::memfd;
+use wire::broker::{BrokerRequest, BrokerState};
+use wire::supervisor::{Phase, PtyState};
+use wire::{
+    CageCheckpoint, CheckpointId, ErrorCode, PtyCheckpoint, SavedLayer, ScrollbackForm, SpawnSpec,
+    Suspension, WireError, control,
+};
+
+/// Of one screen, in a checkpoint.
+const SCREEN_BYTES_MAX: usize = 64 << 10;
+/// Rows of what has no terminal.
+const ROWS: u16 = 24;
+
+pub(crate) async fn take(
+    supervisor: &Supervisor,
+    cage: &Cage,
+    checkpoint: CheckpointId,
+) -> Result<CageCheckpoint, WireError> {
+    let stood = cage.phase() == Phase::Suspended;
+    let suspension = suspend::suspend(supervisor, cage).await?;
+    failpoint::reach("checkpoint.suspended");
+    let taken = keep(supervisor, cage, checkpoint, suspension).await;
+    failpoint::reach("checkpoint.kept");
+    if taken.is_err() && !stood {
+        let undone = suspend::resume(supervisor, cage).await;
+        undone.unwrap_or_else(|error| tracing::warn!(cage = %cage.id, %error, "undoing"));
+    }
+    taken
+}
+
+async fn keep(
+    supervisor: &Supervisor,
+    cage: &Cage,
+    checkpoint: CheckpointId,
+    suspension: Suspension,
+) -> Result<CageCheckpoint, WireError> {
+    let ptys = ptys(cage).await?;
+    let has_layer =
+        cage.plan().is_some_and(|plan| plan.workspace.mode != wire::WorkspaceMode::Direct);
+    let layer = match has_layer {
+        true => layers::save(supervisor, cage.record().session, checkpoint).await?,
+        false => None,
+    };
+    Ok(CageCheckpoint {
+        cage: cage.id,
+        suspension,
+        ptys,
+        layer: layer.map(|(mode, copied)| SavedLayer { mode, copied }),
+        spec: spec(supervisor, cage),
+    })
+}
+
+/// Absent where an older supervisor started it.
+fn spec(supervisor: &Supervisor, cage: &Cage) -> Option<SpawnSpec> {
+    let text = std::fs::read(supervisor.spec_path(cage.id)).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+async fn ptys(cage: &Cage) -> Result<Vec<PtyCheckpoint>, WireError> {
+    let broker = cage.broker()?;
+    let (state, _fds) = broker.call(&BrokerRequest::State, &[]).await?;
+    let state: BrokerState = control::typed(state)?;
+    let mut kept = Vec::new();
+    for pty in state.ptys.into_iter().filter(|pty| pty.exit.is_none()) {
+        let screen = screen(cage, &pty).await?;
+        let PtyState { pty, argv, tty, pid, seq, .. } = pty;
+        kept.push(PtyCheckpoint { pty, argv, tty, pid, seq, screen });
+    }
+    Ok(kept)
+}
+
+async fn screen(cage: &Cage, pty: &PtyState) -> Result<String, WireError> {
+    let request = BrokerRequest::Scrollback { pty: pty.pty, form: ScrollbackForm::Rendered };
+    let (_null, fds) = cage.broker()?.call(&request, &[]).await?;
+    let Some(fd) = fds.into_iter().next() else { return Ok(String::new()) };
+    let bytes = memfd::read(fd, 1 << 30).map_err(|error| {
+        WireError::new(ErrorCode::Internal, format!("the screen of {}: {error}", pty.pty))
+    })?;
+    let text = String::from_utf8_lossy(&bytes);
+    let rows = usize::from(pty.size.map_or(ROWS, |size| size.rows));
+    Ok(last_lines(&text, rows))
+}
+
+/// The last lines of a text, as far as they fit.
+fn last_lines(text: &str, rows: usize) -> String {
+    let mut lines: Vec<&str> = text.lines().rev().take(rows).collect();
+    lines.reverse();
+    let mut bytes = 0;
+    let fits = lines.iter().rev().take_while(|line| {
+        bytes += line.len() + 1;
+        bytes <= SCREEN_BYTES_MAX
+    });
+    let first = lines.len() - fits.count();
+    lines.get(first..).unwrap_or_default().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_is_the_last_lines() {
+        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
+        assert_eq!(last_lines("", 24), "");
+        let long = format!("{}\nend", "x".repeat(SCREEN_BYTES_MAX));
+        assert_eq!(last_lines(&long, 24), "end");
+    }
+}

@@ -1,0 +1,340 @@
+//! Workspace layers (CAGE.md 7): what a session's programs change, apart from the operator's folder.
+//!
+//! ```text
+//! <state>/layers/<session>/layer.json        what it is
+//!                          live/             the cage's uid's: upper and work, or tree
+//!                          checkpoints/<id>/ the cage's uid's: the same as it was
+//! ```
+//! A layer belongs to its session: the next cage of the session goes on with it, under the same uid.
+//! One cage at a time has it. What is done to its files is done by `mews-layer`, with the cage's
+//! identity: here only folders of our own are made and removed.
+
+mod record;
+mod worker;
+
+pub(crate) use record::Layer;
+
+use crate::cage::Cage;
+use crate::failpoint;
+use crate::files;
+use crate::spawn::Failure;
+use crate::supervisor::Supervisor;
+use ::cage::plan::{CagePlan, Role};
+use ::layer::{Report, Work};
+use record::Facts;
+use std::io;
+use std::path::Path;
+use wire::supervisor::{LayerAnswer, LayerRequest, LayerState};
+use wire::{CheckpointId, Copied, ErrorCode, SessionId, WireError, WorkspaceMode};
+
+/// The layer that a cage of this plan works in: the session's, made if there is none yet.
+pub(crate) async fn for_cage(
+    supervisor: &Supervisor,
+    cage: &Cage,
+    plan: &CagePlan,
+) -> Result<Option<Layer>, Failure> {
+    let mode = plan.workspace.mode;
+    let works_there = plan.sources.iter().any(|source| source.role == Role::Workspace);
+    if mode == WorkspaceMode::Direct || !works_there {
+        return Ok(None);
+    }
+    let wrong = |error: &dyn std::fmt::Display| Failure::new("workspace", error);
+    let session = cage.record().session;
+    let _turn = supervisor.layer_turn(session).await;
+    let layer = match Layer::find(&supervisor.host.dirs, session).map_err(|error| wrong(&error))? {
+        Some(layer) => {
+            fits(supervisor, cage, plan, &layer)?;
+            layer
+        }
+        None => make(supervisor, cage, plan).map_err(|error| wrong(&error))?,
+    };
+    let layer = filled(supervisor, layer).await.map_err(|error| wrong(&error.message))?;
+    failpoint::reach("spawn.layer_made");
+    Ok(Some(layer))
+}
+
+/// Whether an earlier cage's layer is what this one asks for, and free.
+fn fits(
+    supervisor: &Supervisor,
+    cage: &Cage,
+    plan: &CagePlan,
+    layer: &Layer,
+) -> Result<(), Failure> {
+    let refused = |words: String| Err(Failure::new("workspace", words));
+    if layer.mode() != plan.workspace.mode || layer.facts.workspace != plan.workspace.host {
+        return refused(format!(
+            "this session keeps the changes to {} in {}; this run asks for another workspace. Start \
+             a session of its own for it",
+            layer.facts.workspace,
+            words(layer.mode())
+        ));
+    }
+    match holder(supervisor, layer.facts.session, Some(cage)) {
+        None => Ok(()),
+        Some(other) => refused(format!(
+            "the layer of this session is in use by its cage {}; wait for its end, or start a session \
+             of its own",
+            other.id.short()
+        )),
+    }
+}
+
+fn words(mode: WorkspaceMode) -> &'static str {
+    match mode {
+        WorkspaceMode::Direct => "the folder itself",
+        WorkspaceMode::Overlay => "an overlay",
+        WorkspaceMode::Copy => "a copy",
+    }
+}
+
+/// The living cage that works in a session's layer.
+fn holder(
+    supervisor: &Supervisor,
+    session: SessionId,
+    but: Option<&Cage>,
+) -> Option<std::rc::Rc<Cage>> {
+    let mut living = supervisor.living().into_iter();
+    living.find(|cage| {
+        cage.record().session == session
+            && but.is_none_or(|but| but.id != cage.id)
+            && cage.plan().is_none_or(|plan| plan.workspace.mode != WorkspaceMode::Direct)
+    })
+}
+
+fn make(supervisor: &Supervisor, cage: &Cage, plan: &CagePlan) -> io::Result<Layer> {
+    if plan.workspace.mode == WorkspaceMode::Overlay {
+        refuse_mounts_below(&plan.workspace.host)?;
+    }
+    let record = cage.record();
+    let facts = Facts {
+        session: record.session,
+        operator: record.operator,
+        uid: record.uid,
+        gid: plan.user.gid,
+        mode: plan.workspace.mode,
+        workspace: plan.workspace.host.clone(),
+        made: None,
+    };
+    let layer = Layer::make(&supervisor.host, facts)?;
+    supervisor.layer_uids.borrow_mut().insert(layer.facts.session, layer.facts.uid);
+    Ok(layer)
+}
+
+/// An overlay shows one file system: what is mounted below the folder would be missing in the cage.
+fn refuse_mounts_below(folder: &str) -> io::Result<()> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let below = table.lines().filter_map(mount_point).find(|place| {
+        Path::new(place).strip_prefix(folder).is_ok_and(|rest| !rest.as_os_str().is_empty())
+    });
+    match below {
+        None => Ok(()),
+        Some(place) => Err(io::Error::other(format!(
+            "{place} is a mount of its own below the workspace, which an overlay would not show; use \
+             workspace = \"copy\", or run in a folder without it"
+        ))),
+    }
+}
+
+/// Field 5 of a line of mountinfo, without its escapes.
+pub(crate) fn mount_point(line: &str) -> Option<String> {
+    let field = line.split(' ').nth(4)?;
+    let mut plain = String::new();
+    let mut rest = field;
+    while let Some((before, after)) = rest.split_once('\\') {
+        plain.push_str(before);
+        let code = after.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let Some(code) = code else { return Some(field.to_owned()) };
+        plain.push(char::from(code));
+        rest = after.get(3..).unwrap_or_default();
+    }
+    plain.push_str(rest);
+    Some(plain)
+}
+
+/// Its first content, where it has none (or a supervisor died while it was made).
+async fn filled(supervisor: &Supervisor, mut layer: Layer) -> Result<Layer, WireError> {
+    if layer.facts.made.is_some() {
+        return Ok(layer);
+    }
+    let made = layer.stamp().map_err(internal)?;
+    worker::run(supervisor, &layer, made, Work::Fill, None).await?;
+    layer.facts.made = Some(made);
+    layer.save().map_err(internal)?;
+    Ok(layer)
+}
+
+/// What an operator asks of the layer of a session of theirs.
+pub(crate) async fn work(
+    supervisor: &Supervisor,
+    session: SessionId,
+    operator: u32,
+    request: LayerRequest,
+) -> Result<LayerAnswer, WireError> {
+    let _turn = supervisor.layer_turn(session).await;
+    let layer = Layer::find(&supervisor.host.dirs, session).map_err(internal)?;
+    let layer = layer.filter(|layer| operator == 0 || operator == layer.facts.operator);
+    let layer = layer.ok_or_else(no_layer)?;
+    let made = layer.facts.made.ok_or_else(no_layer)?;
+    let (work, checkpoint) = match request {
+        LayerRequest::Diff => (Work::Diff, None),
+        LayerRequest::Preview { checkpoint } => (Work::Preview, Some(checkpoint)),
+        LayerRequest::Apply { paths } => (Work::Apply { paths }, None),
+        LayerRequest::Discard { paths } => {
+            must_be_free(supervisor, session)?;
+            (Work::Discard { paths }, None)
+        }
+        LayerRequest::Restore { checkpoint } => {
+            must_be_free(supervisor, session)?;
+            (Work::Restore, Some(checkpoint))
+        }
+    };
+    let saved = checkpoint.map(|id| layer.checkpoint(id));
+    if saved.as_ref().is_some_and(|path| !path.exists()) {
+        let words = "the files of this checkpoint are not kept any more";
+        return Err(WireError::new(ErrorCode::Gone, words));
+    }
+    match worker::run(supervisor, &layer, made, work, saved.as_deref()).await? {
+        Report::Done | Report::Copied(_) => Ok(LayerAnswer::Done),
+        Report::Changes(changes) => Ok(LayerAnswer::Changes(changes)),
+        Report::Applied { done, left } => Ok(LayerAnswer::Applied { done, left }),
+        Report::Failed(error) => Err(error),
+    }
+}
+
+fn must_be_free(supervisor: &Supervisor, session: SessionId) -> Result<(), WireError> {
+    match holder(supervisor, session, None) {
+        None => Ok(()),
+        Some(_living) => Err(WireError::new(
+            ErrorCode::Conflict,
+            "a program of this session is living and works in these files; end it first: `mews kill`",
+        )),
+    }
+}
+
+/// Keeps the layer of a cage that stands still. Absent: it has none.
+pub(crate) async fn save(
+    supervisor: &Supervisor,
+    session: SessionId,
+    checkpoint: CheckpointId,
+) -> Result<Option<(WorkspaceMode, Copied)>, WireError> {
+    let _turn = supervisor.layer_turn(session).await;
+    let Some(layer) = Layer::find(&supervisor.host.dirs, session).map_err(internal)? else {
+        return Ok(None);
+    };
+    let made = layer.facts.made.ok_or_else(no_layer)?;
+    let growing = layer.growing(checkpoint);
+    layer.make_folder(&supervisor.host, &growing).map_err(storage)?;
+    let saved = worker::run(supervisor, &layer, made, Work::Save, Some(&growing)).await;
+    failpoint::reach("checkpoint.saved");
+    match saved {
+        Ok(Report::Copied(copied)) => {
+            std::fs::rename(&growing, layer.checkpoint(checkpoint)).map_err(storage)?;
+            files::sync_folder(&layer.checkpoints()).map_err(storage)?;
+            failpoint::reach("checkpoint.named");
+            Ok(Some((layer.mode(), copied)))
+        }
+        other => {
+            remove(supervisor, &layer, &growing).await?;
+            Err(other.err().unwrap_or_else(|| internal("mews-layer saved nothing")))
+        }
+    }
+}
+
+/// # Errors
+/// The folder of layers cannot be read.
+pub(crate) fn list(supervisor: &Supervisor) -> io::Result<Vec<LayerState>> {
+    let layers = Layer::all(&supervisor.host.dirs)?.into_iter();
+    let states = layers
+        .map(|layer| Ok(LayerState { session: layer.facts.session, checkpoints: layer.saved()? }));
+    states.collect()
+}
+
+/// Removes a checkpoint's files, or the layer with all of them.
+pub(crate) async fn forget(
+    supervisor: &Supervisor,
+    session: SessionId,
+    checkpoint: Option<CheckpointId>,
+) -> Result<(), WireError> {
+    let _turn = supervisor.layer_turn(session).await;
+    let Some(layer) = Layer::find(&supervisor.host.dirs, session).map_err(internal)? else {
+        return Ok(());
+    };
+    if let Some(checkpoint) = checkpoint {
+        return remove(supervisor, &layer, &layer.checkpoint(checkpoint)).await;
+    }
+    must_be_free(supervisor, session)?;
+    for saved in layer.saved().map_err(internal)? {
+        remove(supervisor, &layer, &layer.checkpoint(saved)).await?;
+    }
+    remove(supervisor, &layer, &layer.live()).await?;
+    // The record goes last: while it is there, everything else has an owner.
+    files::remove_any(layer.folder()).map_err(storage)?;
+    supervisor.layer_uids.borrow_mut().remove(&session);
+    supervisor.free_uid(layer.facts.uid);
+    Ok(())
+}
+
+/// All of them: a one-shot keeps nothing.
+pub(crate) async fn forget_all(supervisor: &Supervisor) {
+    for layer in Layer::all(&supervisor.host.dirs).unwrap_or_default() {
+        if let Err(error) = forget(supervisor, layer.facts.session, None).await {
+            tracing::error!(%error, "a layer is left");
+        }
+    }
+}
+
+/// What an earlier supervisor left: uids in use, checkpoints that were never whole.
+///
+/// # Errors
+/// The folder of layers cannot be read.
+pub(crate) async fn take_over(supervisor: &Supervisor) -> io::Result<()> {
+    for layer in Layer::all(&supervisor.host.dirs)? {
+        supervisor.layer_uids.borrow_mut().insert(layer.facts.session, layer.facts.uid);
+        if let Some(uids) = supervisor.uids.borrow_mut().as_mut() {
+            uids.adopt(layer.facts.uid);
+        }
+        for path in layer.half_saved()? {
+            tracing::info!(path = %path.display(), "a checkpoint that was never whole");
+            if let Err(error) = remove(supervisor, &layer, &path).await {
+                tracing::error!(%error, "it is left");
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn remove(supervisor: &Supervisor, layer: &Layer, folder: &Path) -> Result<(), WireError> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    worker::empty(supervisor, layer, folder).await?;
+    files::remove_any(folder).map_err(storage)
+}
+
+fn no_layer() -> WireError {
+    WireError::new(
+        ErrorCode::NotFound,
+        "this session has no layer: its programs work in the folder itself. Start it with --overlay \
+         or --copy to keep changes apart",
+    )
+}
+
+fn storage(error: io::Error) -> WireError {
+    WireError::new(ErrorCode::StorageUnavailable, format!("the layer's files: {error}"))
+}
+
+fn internal(error: impl std::fmt::Display) -> WireError {
+    WireError::new(ErrorCode::Internal, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_points_lose_their_escapes() {
+        let line = r"36 25 0:31 / /a\040b\134c rw shared:1 - tmpfs tmpfs rw";
+        assert_eq!(mount_point(line).as_deref(), Some(r"/a b\c"));
+        assert_eq!(mount_point("junk"), None);
+    }
+}

@@ -1,0 +1,151 @@
+//! What is on disk about a layer, and where its parts are.
+
+use crate::files;
+use crate::host::Host;
+use ::layer::Stamp;
+use nix::unistd::{Gid, Uid, chown};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use wire::dirs::Dirs;
+use wire::{CheckpointId, SessionId, WorkspaceMode};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) session: SessionId,
+    /// Whose it is.
+    pub(crate) operator: u32,
+    /// Whose its files are: the uid and group of every cage of the session.
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) mode: WorkspaceMode,
+    /// The operator's folder, canonical.
+    pub(crate) workspace: String,
+    /// Absent until it is filled.
+    pub(crate) made: Option<Stamp>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Layer {
+    folder: PathBuf,
+    pub(crate) facts: Facts,
+}
+
+const RECORD: &str = "layer.json";
+/// A checkpoint that is being saved.
+const GROWING: &str = ".new";
+
+impl Layer {
+    /// The record first, then the folders: whatever is found has an owner.
+    pub(super) fn make(host: &Host, facts: Facts) -> io::Result<Self> {
+        let folder = host.dirs.layers().join(facts.session.to_string());
+        let layer = Self { folder, facts };
+        std::fs::DirBuilder::new().mode(0o700).create(&layer.folder)?;
+        layer.save()?;
+        std::fs::DirBuilder::new().mode(0o700).create(layer.checkpoints())?;
+        layer.make_folder(host, &layer.live())?;
+        Ok(layer)
+    }
+
+    pub(crate) fn find(dirs: &Dirs, session: SessionId) -> io::Result<Option<Self>> {
+        let folder = dirs.layers().join(session.to_string());
+        match std::fs::read(folder.join(RECORD)) {
+            Ok(text) => Ok(Some(Self { folder, facts: serde_json::from_slice(&text)? })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn all(dirs: &Dirs) -> io::Result<Vec<Self>> {
+        let mut layers = Vec::new();
+        for name in names(&dirs.layers())? {
+            let Ok(session) = name.parse() else { continue };
+            match Self::find(dirs, session) {
+                Ok(Some(layer)) => layers.push(layer),
+                // It died before the record: nothing is in it.
+                Ok(None) => files::remove_any(&dirs.layers().join(&name))?,
+                Err(error) => tracing::error!(name, %error, "a layer's record is unreadable"),
+            }
+        }
+        Ok(layers)
+    }
+
+    pub(super) fn save(&self) -> io::Result<()> {
+        files::write_whole(&self.folder.join(RECORD), &serde_json::to_vec(&self.facts)?)
+    }
+
+    /// A folder of the cage's uid.
+    pub(super) fn make_folder(&self, host: &Host, path: &Path) -> io::Result<()> {
+        std::fs::DirBuilder::new().mode(0o700).create(path)?;
+        if host.is_root() {
+            let (uid, gid) = (Uid::from_raw(self.facts.uid), Gid::from_raw(self.facts.gid));
+            chown(path, Some(uid), Some(gid))?;
+        }
+        Ok(())
+    }
+
+    /// Now, by the clock that stamps files.
+    pub(super) fn stamp(&self) -> io::Result<Stamp> {
+        self.save()?;
+        let meta = std::fs::metadata(self.folder.join(RECORD))?;
+        Ok(Stamp { seconds: meta.ctime(), nanoseconds: meta.ctime_nsec() })
+    }
+
+    pub(crate) fn mode(&self) -> WorkspaceMode {
+        self.facts.mode
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        self.facts.uid
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn live(&self) -> PathBuf {
+        self.folder.join("live")
+    }
+
+    /// The private copy, in mode `copy`.
+    pub(crate) fn tree(&self) -> PathBuf {
+        self.live().join("tree")
+    }
+
+    pub(super) fn checkpoints(&self) -> PathBuf {
+        self.folder.join("checkpoints")
+    }
+
+    pub(super) fn checkpoint(&self, id: CheckpointId) -> PathBuf {
+        self.checkpoints().join(id.to_string())
+    }
+
+    pub(super) fn growing(&self, id: CheckpointId) -> PathBuf {
+        self.checkpoints().join(format!("{id}{GROWING}"))
+    }
+
+    /// Whole checkpoints.
+    pub(super) fn saved(&self) -> io::Result<Vec<CheckpointId>> {
+        Ok(names(&self.checkpoints())?.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
+    pub(super) fn half_saved(&self) -> io::Result<Vec<PathBuf>> {
+        let names = names(&self.checkpoints())?.into_iter();
+        Ok(names
+            .filter(|name| name.ends_with(GROWING))
+            .map(|name| self.checkpoints().join(name))
+            .collect())
+    }
+}
+
+/// Of a folder that may not be there.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    match std::fs::read_dir(folder) {
+        Ok(entries) => {
+            entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
