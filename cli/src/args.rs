@@ -51,6 +51,18 @@ pub(crate) enum Verb {
     Pause(verb::pause::Pause),
     /// Let a paused session go on
     Resume(verb::pause::Resume),
+    /// Keep a session's state, to come back to it
+    Checkpoint(verb::checkpoint::Take),
+    /// List the checkpoints of a session
+    Checkpoints(verb::checkpoint::List),
+    /// Bring a session's files back to a checkpoint
+    Rollback(verb::checkpoint::Back),
+    /// What a session has changed, apart from your folder
+    Diff(verb::changes::Diff),
+    /// Bring what a session has changed to your folder
+    Apply(verb::changes::Apply),
+    /// Throw away what a session has changed
+    Discard(verb::changes::Discard),
     /// End a session: TERM, five seconds, KILL
     End(verb::end::Args),
     /// Remove an ended session with all it has kept

@@ -63,6 +63,11 @@ fn names(candidates: &serde_json::Value) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
+/// The beginning of a line that a person ends.
+pub(crate) fn ask(question: &str) {
+    talk(question);
+}
+
 fn no_colour() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }

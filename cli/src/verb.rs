@@ -1,6 +1,8 @@
 //! One verb, one file.
 
 pub(crate) mod attach;
+pub(crate) mod changes;
+pub(crate) mod checkpoint;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod end;
@@ -37,6 +39,12 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Kill(args) => kill::run(&args, say).await,
         Verb::Pause(args) => pause::pause(&args, say).await,
         Verb::Resume(args) => pause::resume(&args, say).await,
+        Verb::Checkpoint(args) => checkpoint::take(&args, say).await,
+        Verb::Checkpoints(args) => checkpoint::list(&args, say).await,
+        Verb::Rollback(args) => checkpoint::rollback(&args, say).await,
+        Verb::Diff(args) => changes::diff(&args, say).await,
+        Verb::Apply(args) => changes::apply(&args, say).await,
+        Verb::Discard(args) => changes::discard(&args, say).await,
         Verb::End(args) => end::run(&args, say).await,
         Verb::Rm(args) => rm::run(&args, say).await,
         Verb::Policy(args) => policy::run(&args, say),

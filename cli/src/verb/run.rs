@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wire::api::{CreateProject, CreateSession, JobRequest, Project, RunKind, SessionView, Started};
 use wire::{
-    Arg, CageId, Enforced, ExecSpec, Overrides, PolicySource, PtyId, RunId, SessionId, SpawnSpec,
+    Arg, CageId, Changes, Enforced, ExecSpec, Overrides, PolicySource, PtyId, RunId, SessionId,
+    SpawnSpec, WorkspaceMode,
 };
 
 #[derive(Debug, clap::Args)]
@@ -62,6 +63,12 @@ pub(crate) struct Args {
     /// Most processes
     #[arg(long, value_name = "N")]
     pids: Option<u64>,
+    /// Keep writes to the workspace apart: mews diff, apply, discard, rollback
+    #[arg(long, conflicts_with = "copy")]
+    overlay: bool,
+    /// Work in a private copy of the workspace: the same verbs
+    #[arg(long)]
+    copy: bool,
     /// One more path that may be read
     #[arg(long, value_name = "PATH")]
     read: Vec<PathBuf>,
@@ -175,6 +182,9 @@ async fn with_daemons(args: &Args, say: &Say, names: &mut RunNames) -> Result<Ou
         Err(failure) => return Err(failure),
     };
     let watched = conclude(ending, &api, started.pty, &started.name, say).await?;
+    if watched.exit.is_some() && keeps_apart(&started.enforced) {
+        tell_changes(&api, &started, say).await;
+    }
     Ok(Outcome { watched, enforced: started.enforced })
 }
 
@@ -222,6 +232,9 @@ async fn alone(args: &Args, say: &Say, names: &mut RunNames) -> Result<Outcome, 
     let mut oneshot = OneShot::start()?;
     let outcome = alone_with(&mut oneshot, &spec, streams, name, say).await;
     oneshot.finish().await;
+    if outcome.as_ref().is_ok_and(|outcome| keeps_apart(&outcome.enforced)) {
+        say.note("what it changed in its workspace was thrown away: --no-daemon keeps nothing");
+    }
     outcome
 }
 
@@ -267,6 +280,24 @@ async fn alone_with(
         },
     };
     Ok(Outcome { watched, enforced: spawned.enforced })
+}
+
+/// The workspace has a layer.
+fn keeps_apart(enforced: &Enforced) -> bool {
+    enforced.walls.iter().any(|wall| wall.name == "workspace")
+}
+
+/// How to get at what it has changed. The exit status is told whether or not this works.
+async fn tell_changes(api: &Api, started: &Started, say: &Say) {
+    let path = format!("/sessions/{}/diff", started.session);
+    let Ok(changes) = api.get::<Changes>(&path).await else { return };
+    let name = escape(&started.name);
+    match changes.changes.len() {
+        0 => say.note("it has changed no file"),
+        count => say.note(&format!(
+            "it has changed {count} paths, apart from your folder: mews diff {name}, mews apply {name}"
+        )),
+    }
 }
 
 fn tell_detached(started: &Started, say: &Say) -> Result<(), Failure> {
@@ -340,6 +371,11 @@ impl Args {
             pids: self.pids,
             walltime: self.timeout.clone(),
             home: self.home.clone(),
+            workspace_mode: match (self.overlay, self.copy) {
+                (true, _) => Some(WorkspaceMode::Overlay),
+                (false, true) => Some(WorkspaceMode::Copy),
+                (false, false) => None,
+            },
             net: self.net.clone(),
             provider,
         }
