@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 mod cage;
+mod checkpoint;
 mod errors;
 mod escape;
 mod exec;
@@ -25,6 +26,7 @@ pub(crate) fn all() -> Vec<Test> {
         errors::tests(),
         restart::tests(),
         suspend::tests(),
+        checkpoint::tests(),
         agent::tests(),
         escape::tests(),
     ]
