@@ -5,6 +5,7 @@
 
 #[cfg(feature = "tokio")]
 mod duplex;
+pub mod failpoint;
 pub mod memfd;
 #[cfg(feature = "tokio")]
 pub mod nonblocking;

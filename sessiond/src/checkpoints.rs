@@ -15,6 +15,7 @@ use crate::ledger::{self, Told};
 use crate::pausing::{self, Motion};
 use crate::store::{Result as StoreResult, cages, checkpoints, runs, sessions};
 use crate::supervisor_link::{Connection, document};
+use link::failpoint;
 use rusqlite::Connection as Database;
 use serde_json::json;
 use std::sync::Arc;
@@ -51,8 +52,10 @@ pub async fn take(
     let (who, note) = (caller.operator, asked.note);
     let meant = app.store.write(move |db| begin(db, who, session, note)).await?;
     let id = meant.id;
+    failpoint::reach("checkpoint.meant");
     match keep(app, caller, &link, &meant).await {
         Ok(kept) => {
+            failpoint::reach("checkpoint.answered");
             let archived = app.store.write(move |db| taken(db, session, id, &kept)).await?;
             for old in archived {
                 layers::forget(&link, session, Some(old)).await;
@@ -130,6 +133,7 @@ async fn keep(
     let mut kept = Vec::new();
     for (cage, _stood) in &meant.cages {
         let request = SupervisorRequest::Checkpoint { cage: *cage, checkpoint: meant.id };
+        failpoint::reach("checkpoint.asked");
         let reply = link.request(&request, vec![caller.authority()?]).await?;
         kept.push(layers::parsed(&document(reply).await?)?);
         pausing::told(app, *cage, Motion::Suspend).await?;
@@ -236,14 +240,18 @@ pub async fn rollback(
         // Made for one run, it would end with the cages that are killed now.
         app.store.write(move |db| sessions::set_end_on_exit(db, session, false)).await?;
     }
+    failpoint::reach("rollback.meant");
     for cage in app.store.read(move |db| cages::living_of_session(db, session)).await? {
         endings::end_cage(&app, &caller, cage, Force::Kill).await?;
     }
+    failpoint::reach("rollback.killed");
     if row.covers_files {
         let back = LayerRequest::Restore { checkpoint: row.id };
         layers::ask(&app, &caller, session, &back).await?;
     }
+    failpoint::reach("rollback.restored");
     app.store.write(move |db| rolled_back(db, &row)).await?;
+    failpoint::reach("rollback.told");
     let started: Option<Started> = match job {
         Some(job) => Some(jobs::start(Arc::clone(&app), caller, session, job).await?),
         None => None,

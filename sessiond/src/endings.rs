@@ -8,6 +8,7 @@ use crate::store::sessions;
 use crate::store::{Result, cages, runs};
 use crate::supervisor_link::RequestError;
 use crate::{keeper, layers, ledger};
+use link::failpoint;
 use rusqlite::Connection as Database;
 use std::time::Duration;
 use wire::api::{RunState, RunView, SessionState, SessionView};
@@ -44,7 +45,10 @@ pub async fn end_cage(
         Force::Kill => SupervisorRequest::Kill { cage, cause },
     };
     let link = app.link.current()?;
-    match link.request(&request, vec![caller.authority()?]).await {
+    failpoint::reach("cancel.asked");
+    let answer = link.request(&request, vec![caller.authority()?]).await;
+    failpoint::reach("cancel.answered");
+    match answer {
         Ok(_gone) => {}
         // It went by itself between the look and the request.
         Err(RequestError::Refused(error))
@@ -106,6 +110,7 @@ pub async fn end_session(
         for cage in &living {
             end_cage(app, caller, *cage, Force::Gentle).await?;
         }
+        failpoint::reach("cancel.told");
         // A run may have begun since; a session does not end over a living cage.
         let ended = app.store.write(move |db| end_now(db, session)).await?;
         if let Some(view) = ended {
@@ -163,6 +168,7 @@ pub async fn purge(app: &App, caller: &Caller, session: SessionId) -> Result<(),
         Ok(cages.into_iter().map(|cage| cage.id).collect::<Vec<_>>())
     });
     let cages = removed.await?;
+    failpoint::reach("remove.rows");
     // Where the supervisor is away, its next snapshot shows cages without rows: forgotten then.
     if let Some(link) = app.link.peek() {
         for cage in cages {

@@ -6,6 +6,7 @@ use crate::clock::now_ms;
 use crate::ledger;
 use crate::store::{Result, cages, ptys};
 use crate::supervisor_link::{Connection, RequestError, document};
+use link::failpoint;
 use std::sync::Arc;
 use wire::api::CageView;
 use wire::supervisor::SupervisorRequest;
@@ -38,11 +39,13 @@ async fn file(app: &App, connection: &Connection, cage: CageId) -> Result<()> {
     for pty in missing {
         match rendered(connection, cage, pty).await {
             Ok(bytes) => {
+                failpoint::reach("filing.read");
                 app.store.write(move |db| ptys::keep_rendered(db, pty, &bytes)).await?;
             }
             Err(error) => tracing::debug!(%error, %pty, "no scrollback to file"),
         }
     }
+    failpoint::reach("filing.stored");
     find_exit(app, connection, view).await
 }
 

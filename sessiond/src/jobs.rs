@@ -13,6 +13,7 @@ use crate::store::requests::{self, RequestKey};
 use crate::store::sessions::{self, SessionRow};
 use crate::store::{Result, cages, ptys, runs};
 use crate::supervisor_link::{Connection, RequestError, unavailable};
+use link::failpoint;
 use rusqlite::Connection as Database;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -80,6 +81,7 @@ async fn start_on(
         .write(move |db| begin(db, operator, made, &row))
         .await
         .map_err(WireError::from)?;
+    failpoint::reach("run.rows");
     let row = match begun {
         Begun::Again(earlier) => return decided(&app, earlier).await,
         Begun::New(row) => row,
@@ -97,10 +99,13 @@ async fn start_on(
     };
     match spawn(&caller, &link, &spec).await {
         Ok(spawned) => {
+            failpoint::reach("run.answered");
             app.store.write(move |db| went(db, made, &spawned)).await.map_err(WireError::from)?;
+            failpoint::reach("run.went");
             decided(&app, made).await
         }
         Err(RequestError::Refused(error)) => {
+            failpoint::reach("run.refused");
             let told = error.clone();
             app.store
                 .write(move |db| ledger::cage_failed(db, made.cage, &told, now_ms()))
@@ -287,9 +292,12 @@ async fn exec_on(
         Ok(Made { session, run: cage, cage: id, pty })
     });
     let made = begun.await.map_err(WireError::from)?;
+    failpoint::reach("exec.rows");
     let fds = vec![caller.authority()?, memfd("exec", &exec).map_err(WireError::from)?];
     let request = SupervisorRequest::Exec { cage: made.cage, pty };
-    match link.request(&request, fds).await {
+    let answer = link.request(&request, fds).await;
+    failpoint::reach("exec.answered");
+    match answer {
         Ok(_done) => app.store.read(move |db| started(db, made)).await.map_err(WireError::from),
         Err(error) => {
             // What may have started stays in the rows: its events or the snapshot tell its end.

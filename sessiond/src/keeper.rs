@@ -11,6 +11,7 @@ use crate::ledger::{self, Applied};
 use crate::reconcile::{self, Todo};
 use crate::store::{Result, ptys};
 use crate::supervisor_link::{self, Connection, Incoming, RequestError};
+use link::failpoint;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -112,7 +113,9 @@ impl Keeper {
         let stored = self.app.store.write(move |db| {
             events.iter().map(|event| ledger::apply(db, event)).collect::<Result<Vec<Applied>>>()
         });
-        match stored.await {
+        let stored = stored.await;
+        failpoint::reach("events.stored");
+        match stored {
             Ok(applied) => {
                 for ((cage, source), seq) in newest {
                     connection.ack(cage, source, seq);
@@ -133,12 +136,14 @@ impl Keeper {
 
     /// Makes rows and snapshot agree. False: the disk refused.
     async fn reconcile(&self, connection: &Connection, snapshot: Vec<CageState>) -> bool {
+        failpoint::reach("reconcile.listed");
         let done = self.app.store.write(move |db| {
             let todo = reconcile::reconcile(db, snapshot)?;
             Ok((todo, ptys::unfiled(db)?))
         });
         match done.await {
             Ok((todo, unfiled)) => {
+                failpoint::reach("reconcile.rows");
                 self.follow_up(connection, todo);
                 let mut cages: Vec<CageId> = unfiled.into_iter().map(|(cage, _pty)| cage).collect();
                 cages.dedup();

@@ -4,6 +4,7 @@ use crate::access::{self, Verb};
 use crate::api::caller::Caller;
 use crate::app::App;
 use crate::store::{Result as StoreResult, cages, sessions};
+use link::failpoint;
 use rusqlite::Connection as Database;
 use std::time::Duration;
 use wire::api::{SessionState, SessionView};
@@ -18,6 +19,15 @@ const TOLD: Duration = Duration::from_secs(10);
 pub enum Motion {
     Suspend,
     Resume,
+}
+
+impl Motion {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Suspend => "pause",
+            Self::Resume => "unpause",
+        }
+    }
 }
 
 /// Answered when the rows say so.
@@ -35,7 +45,9 @@ pub async fn move_cage(
         Motion::Resume => SupervisorRequest::Resume { cage },
     };
     let link = app.link.current()?;
+    failpoint::reach_in(motion.verb(), "asked");
     link.request(&request, vec![caller.authority()?]).await.map_err(WireError::from)?;
+    failpoint::reach_in(motion.verb(), "answered");
     told(app, cage, motion).await
 }
 

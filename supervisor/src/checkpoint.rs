@@ -2,11 +2,10 @@
 //! workspace layer are kept. The cage stands still afterwards.
 
 use crate::cage::Cage;
-use crate::failpoint;
 use crate::layers;
 use crate::supervisor::Supervisor;
 use crate::suspend;
-use link::memfd;
+use link::{failpoint, memfd};
 use wire::broker::{BrokerRequest, BrokerState};
 use wire::supervisor::{Phase, PtyState};
 use wire::{

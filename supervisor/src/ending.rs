@@ -5,6 +5,7 @@ use crate::cage::{Cage, driver};
 use crate::launch;
 use crate::supervisor::Supervisor;
 use crate::suspend;
+use link::failpoint;
 use std::time::Duration;
 use wire::broker::BrokerRequest;
 use wire::supervisor::Phase;
@@ -24,7 +25,9 @@ pub(crate) async fn kill(cage: &Cage, cause: Cause) -> Result<(), WireError> {
     if cage.phase() == Phase::Gone {
         return Ok(());
     }
+    failpoint::reach("kill.asked");
     announce(cage, cause).await;
+    failpoint::reach("kill.announced");
     finish(cage).await
 }
 
@@ -37,7 +40,9 @@ pub(crate) async fn end(
     if cage.phase() == Phase::Gone {
         return Ok(());
     }
+    failpoint::reach("end.asked");
     announce(cage, cause).await;
+    failpoint::reach("end.announced");
     if let Err(error) = suspend::resume(supervisor, cage).await {
         tracing::warn!(cage = %cage.id, %error, "it does not go on, and is killed as it is");
     }
@@ -45,6 +50,7 @@ pub(crate) async fn end(
         let request = BrokerRequest::Signal { pty: None, signal: libc::SIGTERM };
         let asked = broker.call(&request, &[]);
         let _late = tokio::time::timeout(TELL_BROKER, asked).await;
+        failpoint::reach("end.signalled");
         let _left = tokio::time::timeout(GRACE, cage.gone()).await;
     }
     finish(cage).await
@@ -92,6 +98,7 @@ async fn finish(cage: &Cage) -> Result<(), WireError> {
     if cage.phase() != Phase::Gone {
         driver::kill_now(cage);
         cage.step(Moment::Ending);
+        failpoint::reach("kill.signalled");
     }
     tokio::time::timeout(KILL_DEADLINE, cage.gone()).await.map_err(|_late| {
         let words = "SIGKILL was sent, but something of the cage is still there after 30 s; \

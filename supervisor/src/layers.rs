@@ -15,12 +15,12 @@ mod worker;
 pub(crate) use record::Layer;
 
 use crate::cage::Cage;
-use crate::failpoint;
 use crate::files;
 use crate::spawn::Failure;
 use crate::supervisor::Supervisor;
 use ::cage::plan::{CagePlan, Role};
 use ::layer::{Report, Work};
+use link::failpoint;
 use record::Facts;
 use std::io;
 use std::path::Path;
@@ -49,7 +49,6 @@ pub(crate) async fn for_cage(
         None => make(supervisor, cage, plan).map_err(|error| wrong(&error))?,
     };
     let layer = filled(supervisor, layer).await.map_err(|error| wrong(&error.message))?;
-    failpoint::reach("spawn.layer_made");
     Ok(Some(layer))
 }
 
@@ -225,9 +224,9 @@ pub(crate) async fn save(
     let growing = layer.growing(checkpoint);
     layer.make_folder(&supervisor.host, &growing).map_err(storage)?;
     let saved = worker::run(supervisor, &layer, made, Work::Save, Some(&growing)).await;
-    failpoint::reach("checkpoint.saved");
     match saved {
         Ok(Report::Copied(copied)) => {
+            failpoint::reach("checkpoint.unnamed");
             std::fs::rename(&growing, layer.checkpoint(checkpoint)).map_err(storage)?;
             files::sync_folder(&layer.checkpoints()).map_err(storage)?;
             failpoint::reach("checkpoint.named");

@@ -17,7 +17,6 @@ mod checkpoint;
 mod clock;
 mod daemon;
 mod ending;
-mod failpoint;
 mod files;
 mod host;
 mod last_words;

@@ -24,7 +24,7 @@ use crate::supervisor::Supervisor;
 use crate::suspend;
 use ::cage::cgroup::{self, CageCgroup};
 use ::cage::plan::CagePlan;
-use link::Packets;
+use link::{Packets, failpoint};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -166,7 +166,9 @@ async fn keep(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
 /// False: its broker does not answer.
 async fn adopt(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) -> bool {
     let Some(notices) = connect(supervisor, cage).await else { return false };
+    failpoint::reach("adopt.connected");
     cage.tell_end(&EventBody::CageAdopted {});
+    failpoint::reach("adopt.told");
     let state = ask_state(cage).await;
     take_over_stillness(supervisor, cage, state.as_ref()).await;
     let driver = driver::run_adopted(Rc::clone(supervisor), Rc::clone(cage), notices, state);
@@ -213,14 +215,17 @@ async fn ask_state(cage: &Cage) -> Option<BrokerState> {
 }
 
 async fn bury(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
+    failpoint::reach("bury.found");
     cage.step(Moment::Ending);
     driver::broker_lost(cage).await;
+    failpoint::reach("bury.told");
     driver::emptied(cage).await;
     driver::announce_gone(supervisor, cage);
     supervisor.remove_run_files(cage.id);
 }
 
 async fn discard(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
+    failpoint::reach("discard.found");
     cage.step(Moment::Ending);
     let handles = (cage.handles().broker.clone(), cage.record().broker);
     if let (Some(broker), Some(process)) = handles {
@@ -235,6 +240,7 @@ async fn discard(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
         let (wall, message) = ("supervisor".to_owned(), message.clone());
         cage.tell_end(&EventBody::CageFailed { wall, message });
     }
+    failpoint::reach("discard.told");
     cage.update(|record| {
         record.exit = Some(Exit::not_started(125, Cause::CageSetup, message));
     });

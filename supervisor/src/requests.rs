@@ -9,7 +9,7 @@ use crate::permit::{Call, Reply};
 use crate::spawn::recipe;
 use crate::supervisor::{Stop, Supervisor};
 use crate::suspend;
-use link::memfd;
+use link::{failpoint, memfd};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -57,7 +57,9 @@ pub(crate) async fn exec(_supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
     let exec: BrokerExec = plan.exec(&spec).map_err(WireError::from)?;
     let fd = write_json(&exec)?;
     let request = BrokerRequest::Exec { pty, main: false };
+    failpoint::reach("exec.asked");
     cage.broker()?.call(&request, &[fd.as_fd()]).await?;
+    failpoint::reach("exec.taken");
     Ok((Value::Null, Vec::new()))
 }
 

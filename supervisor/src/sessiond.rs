@@ -146,7 +146,11 @@ fn environment(supervisor: &Supervisor) -> Vec<CString> {
     let passed = ["PATH", "LANG", "MEWS_LOG"];
     let passed =
         passed.map(|name| std::env::var(name).ok().and_then(|v| c(&format!("{name}={v}"))));
-    folders.into_iter().chain(passed).flatten().collect()
+    let failpoints = link::failpoint::folder().and_then(|folder| {
+        let folder = folder.to_string_lossy().into_owned();
+        c(&format!("{}={folder}", link::failpoint::VARIABLE))
+    });
+    folders.into_iter().chain(passed).chain([failpoints]).flatten().collect()
 }
 
 fn c(text: &str) -> Option<CString> {

@@ -23,7 +23,6 @@ use crate::cage::phase::Moment;
 use crate::cage::record::{Process, Record};
 use crate::cage::{Cage, driver};
 use crate::clock;
-use crate::failpoint;
 use crate::files;
 use crate::host::Mode;
 use crate::launch;
@@ -35,7 +34,7 @@ use ::cage::cgroup::{CageCgroup, Limits};
 use ::cage::plan::{CagePlan, Operator, RealPaths, Request, Role};
 use ::cage::policy;
 use gate::Gate;
-use link::{Listener, Peer};
+use link::{Listener, Peer, failpoint};
 use nix::unistd::{Gid, Uid, User, chown};
 use std::io;
 use std::os::fd::AsFd;
@@ -75,6 +74,7 @@ pub(crate) async fn recipe(
     if supervisor.is_stopping() {
         return Err(WireError::new(ErrorCode::Conflict, "mews is stopping; it takes no new runs"));
     }
+    failpoint::reach("spawn.asked");
     let uid = take_uid(&supervisor, peer, spec.session)?;
     // 1. and 2.
     let prepared = plan_for(&supervisor, &spec, peer, uid)
@@ -177,6 +177,7 @@ fn register(
         ptys: Vec::new(),
     };
     record.save(&supervisor.host.dirs.sup_state())?;
+    failpoint::reach("spawn.recorded");
     let path = supervisor.cage_folder(spec.cage);
     std::fs::DirBuilder::new().mode(0o700).create(&path)?;
     let folder = files::open_folder(&path)?;
@@ -194,11 +195,13 @@ fn register(
     let cage = Cage::new(record, Phase::Starting, journal, folder, dirty);
     cage.set_plan(Rc::clone(plan));
     supervisor.add(Rc::clone(&cage));
+    failpoint::reach("spawn.folders");
     cage.tell(&EventBody::CagePlanned {
         plan_hash: cage.record().plan_hash,
         policy: plan.policy.clone(),
         workspace: plan.workspace.inside.clone(),
     })?;
+    failpoint::reach("spawn.planned");
     Ok(cage)
 }
 
@@ -218,31 +221,39 @@ async fn build(
     make_home(supervisor, cage, plan)?;
     // Found by its name if we die here: the record is there.
     make_cgroup(supervisor, cage, plan)?;
+    failpoint::reach("spawn.cgroup");
     let listener = Listener::bind(&supervisor.socket_path(cage.id), 0o600)
         .map_err(|error| Failure::new("socket", error))?;
+    failpoint::reach("spawn.socket");
     let layer = layers::for_cage(supervisor, cage, plan).await?;
+    failpoint::reach("spawn.layer");
     let (prepared, tether, stderr) =
         boot::prepare(supervisor, cage, plan, spec, layer.as_ref(), listener)?;
+    failpoint::reach("spawn.lent");
     let mut started = launch::start(prepared).map_err(|error| Failure::new("broker", error))?;
+    failpoint::reach("spawn.forked");
     cage.update(|record| record.broker = Process::of(started.pid).ok());
     cage.set_handles(|handles| handles.broker = Some(Rc::clone(&started.handle)));
     supervisor.save(cage);
-    failpoint::reach("spawn.after_fork");
+    failpoint::reach("spawn.fork_recorded");
     started.executed().await.map_err(|error| Failure::new("broker", error))?;
     let gate = Gate::open(supervisor, cage, stderr).await?;
+    failpoint::reach("spawn.hello");
     let (enforced, notices) = gate.pass(supervisor, cage, plan).await?;
-    failpoint::reach("spawn.before_go");
+    failpoint::reach("spawn.attested");
     if cage.phase() != Phase::Starting {
         // Whoever killed it may have done so before there was anything to kill.
         return Err(Failure::new("supervisor", "it was told to end while it was being built"));
     }
     go(supervisor, cage).await?;
+    failpoint::reach("spawn.started");
     drop(tether);
     let driver = driver::run(Rc::clone(supervisor), Rc::clone(cage), notices);
     first_command(cage, spec, exec).await.inspect_err(|_failure| {
         // The cage went: its driver brings it to its end.
         driver::kill_now(cage);
     })?;
+    failpoint::reach("spawn.commanded");
     tokio::task::spawn_local(driver);
     Ok(Spawned {
         cage: cage.id,
@@ -281,10 +292,12 @@ async fn go(supervisor: &Supervisor, cage: &Cage) -> Result<(), Failure> {
     let broker = cage.broker().map_err(|error| Failure::new("broker", error))?;
     cage.update(|record| record.went = true);
     supervisor.save(cage);
+    failpoint::reach("spawn.go_recorded");
     broker
         .call(&BrokerRequest::Go, &[])
         .await
         .map_err(|error| Failure::new("broker", format!("go was not taken: {error}")))?;
+    failpoint::reach("spawn.went");
     cage.step(Moment::Went);
     let pid = cage.record().init.map_or(0, |process| process.pid);
     cage.tell(&EventBody::CageStarted { pid }).map_err(|error| Failure::new("events", error))

@@ -8,6 +8,7 @@ use crate::pump::Dirty;
 use crate::uids::Uids;
 use ::cage::cgroup::Layout;
 use ::cage::plan::HostFacts;
+use link::failpoint;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -159,15 +160,18 @@ impl Supervisor {
             // It may still wait for viewers; nobody will ask for them any more.
             let _ended = broker.signal(libc::SIGKILL);
         }
+        failpoint::reach("forget.asked");
         self.remove_run_files(cage.id);
         files::remove_any(&self.cage_folder(cage.id))?;
         files::remove_any(&self.journal_path(cage.id))?;
         files::remove_any(&self.plan_path(cage.id))?;
+        failpoint::reach("forget.files");
         // The record goes last: while it is there, everything else has an owner.
         files::remove_any(&crate::cage::record::Record::path(
             &self.host.dirs.sup_state(),
             cage.id,
         ))?;
+        failpoint::reach("forget.record");
         self.cages.borrow_mut().remove(&cage.id);
         self.claims.borrow_mut().retain(|(id, _verb)| *id != cage.id);
         self.dirty.mark(cage.id);

@@ -11,12 +11,11 @@ use crate::cage::Cage;
 use crate::cage::phase::Moment;
 use crate::cage::record::Suspended;
 use crate::clock::now_ms;
-use crate::failpoint;
 use crate::supervisor::Supervisor;
 use ::cage::cgroup::Freezer;
 use ::cage::policy::OnRefuse;
-use link::memfd;
 use link::nonblocking::watch_change;
+use link::{failpoint, memfd};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use tokio::io::Interest;
@@ -39,7 +38,7 @@ pub(crate) async fn suspend(supervisor: &Supervisor, cage: &Cage) -> Result<Susp
     }
     must_run(cage)?;
     remember(supervisor, cage, Some(Suspended { at_ms: now_ms(), suspension: None }))?;
-    failpoint::reach("suspending");
+    failpoint::reach("suspend.meant");
     let done = complete(supervisor, cage).await;
     if done.is_err() {
         let undone = undo(supervisor, cage).await;
@@ -50,14 +49,14 @@ pub(crate) async fn suspend(supervisor: &Supervisor, cage: &Cage) -> Result<Susp
 
 async fn complete(supervisor: &Supervisor, cage: &Cage) -> Result<Suspension, WireError> {
     let suspension = make_still(cage).await?;
-    failpoint::reach("frozen");
+    failpoint::reach("suspend.frozen");
     let at_ms = now_ms();
     cage.tell(&EventBody::CageSuspended(suspension.clone())).map_err(internal)?;
-    failpoint::reach("told");
+    failpoint::reach("suspend.told");
     let suspended = Suspended { at_ms, suspension: Some(suspension.clone()) };
     remember(supervisor, cage, Some(suspended))?;
     cage.step(Moment::Suspended);
-    failpoint::reach("suspended");
+    failpoint::reach("suspend.recorded");
     Ok(suspension)
 }
 
@@ -69,9 +68,11 @@ pub(crate) async fn resume(supervisor: &Supervisor, cage: &Cage) -> Result<(), W
 
 async fn undo(supervisor: &Supervisor, cage: &Cage) -> Result<(), WireError> {
     let Some(suspended) = cage.record().suspended else { return Ok(()) };
+    failpoint::reach("resume.asked");
     go_on(cage).await?;
-    failpoint::reach("thawed");
+    failpoint::reach("resume.thawed");
     remember(supervisor, cage, None)?;
+    failpoint::reach("resume.recorded");
     cage.step(Moment::Resumed);
     if suspended.suspension.is_some() || cage.has_told("cage.suspended") {
         let suspended_ms = u64::try_from(now_ms() - suspended.at_ms).unwrap_or(0);
@@ -99,7 +100,7 @@ async fn make_still(cage: &Cage) -> Result<Suspension, WireError> {
     let (_null, fds) = tokio::time::timeout(time, asked)
         .await
         .map_err(|_late| internal("the cage's pid 1 does not answer"))??;
-    failpoint::reach("signalled");
+    failpoint::reach("suspend.signalled");
     let processes = stilled(fds)?;
     let by = freezer.as_ref().map_or(SIGNALS, Freezer::how);
     if let Some(freezer) = &freezer {

@@ -5,7 +5,7 @@ use crate::permit::{self, Outside, Permit, Reply};
 use crate::pump;
 use crate::supervisor::Supervisor;
 use link::nonblocking::AsyncPackets;
-use link::{LinkError, Packets};
+use link::{LinkError, Packets, failpoint};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use tokio::sync::Semaphore;
@@ -92,6 +92,7 @@ async fn answer(
     fds: Vec<OwnedFd>,
 ) {
     let reply = permit.run(supervisor, request.body, fds).await;
+    failpoint::reach_in(permit.verb, "done");
     let (message, fds) = encode(request.id, reply);
     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
     if let Err(error) = packets.send(&message, &fds).await {

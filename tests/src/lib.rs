@@ -16,5 +16,5 @@ pub mod terminal;
 
 pub use caller::Caller;
 pub use process::Finished;
-pub use sandbox::Sandbox;
+pub use sandbox::{Act, Sandbox};
 pub use terminal::Terminal;

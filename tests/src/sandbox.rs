@@ -16,6 +16,13 @@ use tempfile::TempDir;
 /// How long the last process may take to be gone after everything was told to stop.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 
+/// What an armed step does to the daemon that reaches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    Kill,
+    Stop,
+}
+
 #[derive(Debug)]
 pub struct Sandbox {
     root: TempDir,
@@ -46,6 +53,9 @@ impl Sandbox {
         for name in ["run", "state", "config", "home", "ws"] {
             sandbox.folder(name)?;
         }
+        // sessiond meets its steps under another uid.
+        let steps = sandbox.folder("steps")?;
+        fs::set_permissions(steps, fs::Permissions::from_mode(0o777))?;
         Ok(sandbox)
     }
 
@@ -127,6 +137,7 @@ impl Sandbox {
             ("MEWS_STATE_DIR", text(&self.state_dir())),
             ("MEWS_CONFIG_DIR", text(&self.root().join("config"))),
             ("MEWS_CGROUP_PARENT", self.cgroup_parent.clone()),
+            (link::failpoint::VARIABLE, text(&self.root().join("steps"))),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .to_vec())
@@ -168,6 +179,25 @@ impl Sandbox {
         let args: Vec<A> = args.into_iter().collect();
         let flag = std::iter::once(OsStr::new("--json"));
         self.mews(flag.chain(args.iter().map(AsRef::as_ref)))?.expect(0)?.json()
+    }
+
+    /// The next daemon that reaches this step dies there, or stands there until SIGCONT.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn arm(&self, step: &str, act: Act) -> anyhow::Result<()> {
+        let order = match act {
+            Act::Kill => "kill",
+            Act::Stop => "stop",
+        };
+        let path = self.root().join("steps").join(step);
+        fs::write(&path, order).with_context(|| format!("write {}", path.display()))
+    }
+
+    /// Whether a daemon has reached a step that was armed.
+    #[must_use]
+    pub fn has_met(&self, step: &str) -> bool {
+        self.root().join("steps").join(format!("{step}.met")).exists()
     }
 
     /// Stops the daemons, kills the cages, and says what is left all the same.

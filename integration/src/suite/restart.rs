@@ -7,7 +7,7 @@ use anyhow::ensure;
 use link::PidFd;
 use std::time::Duration;
 use testkit::process::{self, LIMIT};
-use testkit::{Sandbox, Terminal, leftovers, pause};
+use testkit::{Act, Sandbox, Terminal, leftovers, pause};
 
 const LAST: u32 = 2_000_000;
 
@@ -26,8 +26,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("restart.twenty_in_a_row", twenty),
         Test::new("restart.exit_while_both_are_dead", exit_while_dead),
         Test::new("restart.verbs_find_a_supervisor_again", verbs_alone),
-        Test::new("restart.supervisor_dies_after_fork", |s| dies_at(s, "spawn.after_fork")),
-        Test::new("restart.supervisor_dies_before_go", |s| dies_at(s, "spawn.before_go")),
+        Test::new("restart.supervisor_dies_after_fork", |s| dies_at(s, "spawn.fork_recorded")),
+        Test::new("restart.supervisor_dies_before_go", |s| dies_at(s, "spawn.attested")),
         Test::new("restart.twenty_clients_start_one_pair", many_clients),
     ]
 }
@@ -187,11 +187,9 @@ fn verbs_alone(sandbox: &Sandbox) -> anyhow::Result<()> {
 
 /// Nothing ran and nothing is left.
 fn dies_at(sandbox: &Sandbox, failpoint: &str) -> anyhow::Result<()> {
-    let mut start = sandbox.command(["daemon", "start"])?;
-    start.env("MEWS_FAILPOINT", failpoint);
-    process::run(&mut start, b"", LIMIT)?.expect(0)?;
-    // A supervisor that this one starts in the place of the dead one has no such place.
+    sandbox.arm(failpoint, Act::Kill)?;
     let finished = sandbox.mews(["run", "--no-tty", "--", "touch", "it-ran"])?;
+    ensure!(sandbox.has_met(failpoint), "{failpoint} was not reached");
     ensure!(finished.code == 125, "exits {}: {}", finished.code, finished.err());
     pause::until("its broker and bwrap are gone", Duration::from_secs(10), || {
         let left = leftovers::processes(sandbox.root());

@@ -14,7 +14,14 @@ use terminals::*;
 use testkit::process::LIMIT;
 use testkit::{Sandbox, pause};
 
-const FAILPOINTS: [&str; 6] = ["suspending", "signalled", "frozen", "told", "suspended", "thawed"];
+const FAILPOINTS: [&str; 6] = [
+    "suspend.meant",
+    "suspend.signalled",
+    "suspend.frozen",
+    "suspend.told",
+    "suspend.recorded",
+    "resume.thawed",
+];
 /// Counts in a file, as fast as it can.
 const COUNT: &str = "n=0; while [ ! -e stop ]; do n=$((n+1)); echo $n > count; done; exit 6";
 
@@ -73,7 +80,7 @@ pub(crate) fn tests() -> Vec<Test> {
         tests.push(Test::new(name, move |_root| super::users::as_user(1, body)));
     }
     for failpoint in FAILPOINTS {
-        let name = format!("suspend.supervisor_dies_at_{failpoint}");
+        let name = format!("suspend.supervisor_dies_at_{}", failpoint.replace('.', "_"));
         tests.push(Test::new(name, move |s| supervisor_dies(s, failpoint)));
     }
     tests

@@ -10,7 +10,7 @@ use super::phase::Moment;
 use super::record::Process;
 use crate::launch;
 use crate::supervisor::Supervisor;
-use link::PidFd;
+use link::{PidFd, failpoint};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
@@ -44,6 +44,7 @@ pub(crate) async fn run_adopted(
         Some(exit) => Some(exit),
         None => exit_told(&cage, &mut notices).await,
     };
+    failpoint::reach("exit.heard");
     cage.step(Moment::Ending);
     match told {
         Some(exit) => {
@@ -53,11 +54,13 @@ pub(crate) async fn run_adopted(
         None => broker_lost(&cage).await,
     }
     emptied(&cage).await;
+    failpoint::reach("exit.emptied");
     announce_gone(&supervisor, &cage);
     let end = cage.handles().broker.clone();
     if let (Some(handle), Some(process)) = (end, cage.record().broker) {
         broker_ended(&cage, &handle, process.pid).await;
     }
+    failpoint::reach("exit.broker_ended");
     cage.set_broker(None);
     supervisor.remove_run_files(cage.id);
 }
@@ -177,12 +180,15 @@ pub(crate) async fn emptied(cage: &Cage) {
 /// between is found and finished by the next start.
 pub(crate) fn announce_gone(supervisor: &Supervisor, cage: &Cage) {
     cage.tell_end(&EventBody::CageGone {});
+    failpoint::reach("exit.gone_told");
     cage.update(|record| {
         record.gone = true;
         record.cgroup = None;
     });
     supervisor.save(cage);
+    failpoint::reach("exit.gone_recorded");
     remove_groups(cage);
+    failpoint::reach("exit.groups_removed");
     cage.step(Moment::Emptied);
 }
 

@@ -7,7 +7,7 @@ use crate::talk::{
 };
 use anyhow::ensure;
 use testkit::process::LIMIT;
-use testkit::{Sandbox, pause};
+use testkit::{Act, Sandbox, pause};
 
 pub(super) fn waiting(sandbox: &Sandbox, name: &str) -> anyhow::Result<()> {
     let script = "touch up; while [ ! -e stop ]; do sleep 0.02; done; exit 6";
@@ -104,17 +104,16 @@ pub(super) fn daemons_die(sandbox: &Sandbox) -> anyhow::Result<()> {
 
 /// Afterwards it stands as said, or runs: never half of it.
 pub(super) fn supervisor_dies(sandbox: &Sandbox, failpoint: &str) -> anyhow::Result<()> {
-    let mut command = sandbox.command(["daemon", "start"])?;
-    command.env("MEWS_FAILPOINT", failpoint);
-    testkit::process::run(&mut command, b"", LIMIT)?.expect(0)?;
+    sandbox.arm(failpoint, Act::Kill)?;
     start(sandbox, &["--name", "busy"], &["bash", "-c", COUNT])?;
     count(sandbox)?;
     // It dies in one of the two.
     let paused = sandbox.mews(["pause", "busy"])?;
-    if failpoint == "thawed" {
+    if failpoint == "resume.thawed" {
         paused.expect(0)?;
         sandbox.mews(["resume", "busy"])?;
     }
+    ensure!(sandbox.has_met(failpoint), "{failpoint} was not reached");
     let shown = pause::until("the new supervisor has it", LIMIT, || {
         let shown = sandbox.json(["inspect", "busy"]).ok()?;
         let phase = text(&shown, "/cages/0/phase").ok()?;
