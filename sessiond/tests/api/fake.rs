@@ -11,10 +11,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
 use wire::control::{self, Hello, Message};
-use wire::supervisor::{CageState, Phase, PtyState, Spawned, SupervisorNotice, SupervisorRequest};
+use wire::supervisor::{
+    CageState, LayerAnswer, LayerRequest, LayerState, Phase, PtyState, Spawned, SupervisorNotice,
+    SupervisorRequest,
+};
 use wire::{
-    CageId, Cause, Enforced, ErrorCode, Event, EventBody, Exit, PtyId, Source, SpawnSpec,
-    Suspension, Usage, WallState, WireError,
+    CageCheckpoint, CageId, Cause, Changes, Enforced, ErrorCode, Event, EventBody, Exit, PtyId,
+    SavedLayer, Source, SpawnSpec, Suspension, Usage, WallState, WireError, WorkspaceMode,
 };
 
 /// What it does with the next spawns.
@@ -38,6 +41,8 @@ pub(crate) struct State {
     /// Viewers that were handed down, with what had been read of them.
     pub(crate) viewers: Vec<(UnixStream, Vec<u8>)>,
     pub(crate) authorities: Vec<u32>,
+    /// What it keeps.
+    pub(crate) layers: Vec<LayerState>,
     sequences: HashMap<(CageId, Source), u64>,
     out: Option<mpsc::UnboundedSender<(Message, Vec<OwnedFd>)>>,
 }
@@ -60,6 +65,7 @@ impl Fake {
             specs: Vec::new(),
             viewers: Vec::new(),
             authorities: Vec::new(),
+            layers: Vec::new(),
             sequences: HashMap::new(),
             out: None,
         };
@@ -205,6 +211,39 @@ impl Fake {
                 self.tell(cage, Source::Supervisor, &told);
                 plain
             }
+            SupervisorRequest::Checkpoint { cage, .. } => {
+                let suspension = Suspension::new("fake", Vec::new());
+                self.set_phase(cage, Phase::Suspended);
+                self.tell(cage, Source::Supervisor, &EventBody::CageSuspended(suspension.clone()));
+                let mut specs = self.state().specs.clone().into_iter();
+                let taken = CageCheckpoint {
+                    cage,
+                    suspension,
+                    ptys: Vec::new(),
+                    layer: Some(SavedLayer {
+                        mode: WorkspaceMode::Overlay,
+                        copied: wire::Copied::default(),
+                    }),
+                    spec: specs.find(|spec| spec.cage == cage),
+                };
+                Ok((Value::Null, vec![document(&taken)]))
+            }
+            SupervisorRequest::Layer { .. } => {
+                let request = memfd::read(fds.nth(1).unwrap(), 1 << 20).unwrap();
+                let answer = match serde_json::from_slice(&request).unwrap() {
+                    LayerRequest::Diff | LayerRequest::Preview { .. } => {
+                        LayerAnswer::Changes(Changes::default())
+                    }
+                    LayerRequest::Apply { .. } | LayerRequest::Discard { .. } => {
+                        let (done, left) = (Changes::default(), Changes::default());
+                        LayerAnswer::Applied { done, left }
+                    }
+                    LayerRequest::Restore { .. } => LayerAnswer::Done,
+                };
+                Ok((Value::Null, vec![document(&answer)]))
+            }
+            SupervisorRequest::Layers => Ok((Value::Null, vec![document(&self.state().layers)])),
+            SupervisorRequest::ForgetLayer { .. } => plain,
             SupervisorRequest::Kill { cage, cause } | SupervisorRequest::End { cage, cause } => {
                 assert_eq!(fds.len(), 1, "an authority comes with it");
                 self.end(cage, &exit(None, Some(9), cause));
@@ -353,4 +392,8 @@ impl Fake {
 
 pub(crate) fn exit(code: Option<u8>, signal: Option<u8>, cause: Cause) -> Exit {
     Exit { code, signal, core: false, cause, message: None, usage: Usage::default() }
+}
+
+fn document(value: &impl serde::Serialize) -> OwnedFd {
+    memfd::sealed("document", &serde_json::to_vec(value).unwrap()).unwrap()
 }

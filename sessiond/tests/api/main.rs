@@ -8,6 +8,7 @@
 )]
 
 mod attach;
+mod checkpoints;
 mod client;
 mod errors;
 mod fake;
