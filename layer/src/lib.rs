@@ -12,6 +12,34 @@
 //! | layer | [`LAYER_FD`] | `upper` and `work` of an overlay, or the `tree` of a copy, and our notes |
 //! | saved | [`SAVED_FD`] | a checkpoint: `upper` or `tree` as they were |
 
+#![deny(unsafe_code)]
+
+mod applied;
+mod apply;
+mod compare;
+mod content;
+mod copy;
+mod diff;
+mod discard;
+mod entry;
+mod judge;
+mod manifest;
+mod notes;
+mod path;
+mod problem;
+mod program;
+mod remove;
+mod selection;
+mod store;
+mod swap;
+#[expect(unsafe_code, reason = "system calls that nix does not wrap")]
+mod sys;
+mod tree;
+mod xattr;
+
+pub use problem::Problem;
+pub use program::{Folders, perform, run};
+
 use serde::{Deserialize, Serialize};
 use wire::{Arg, Changes, Copied, WireError, WorkspaceMode};
 

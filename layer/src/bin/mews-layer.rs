@@ -1,2 +1,7 @@
-//! One order, one report.
-fn main() {}
+//! `mews-layer`: see `layer::run`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    layer::run()
+}
