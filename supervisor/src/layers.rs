@@ -180,10 +180,12 @@ pub(crate) async fn work(
         LayerRequest::Apply { paths } => (Work::Apply { paths }, None),
         LayerRequest::Discard { paths } => {
             must_be_free(supervisor, session)?;
+            layer.clear_work(&supervisor.host).map_err(storage)?;
             (Work::Discard { paths }, None)
         }
         LayerRequest::Restore { checkpoint } => {
             must_be_free(supervisor, session)?;
+            layer.clear_work(&supervisor.host).map_err(storage)?;
             (Work::Restore, Some(checkpoint))
         }
     };
@@ -265,6 +267,7 @@ pub(crate) async fn forget(
     for saved in layer.saved().map_err(internal)? {
         remove(supervisor, &layer, &layer.checkpoint(saved)).await?;
     }
+    layer.clear_work(&supervisor.host).map_err(storage)?;
     remove(supervisor, &layer, &layer.live()).await?;
     // The record goes last: while it is there, everything else has an owner.
     files::remove_any(layer.folder()).map_err(storage)?;

@@ -1,11 +1,13 @@
 //! What a session changes is kept apart, and a checkpoint brings it back as it was.
 
+mod faults;
 mod layer;
 mod rollback;
 
 use crate::runner::Test;
 use crate::talk::start;
 use anyhow::ensure;
+use faults::*;
 use layer::*;
 use rollback::*;
 use serde_json::Value;
@@ -51,6 +53,14 @@ pub(crate) fn tests() -> Vec<Test> {
             let as_user = move |_root: &Sandbox| super::users::as_user(1, |s| body(s, &also));
             tests.push(Test::new(name, as_user));
         }
+    }
+    for step in TAKING {
+        let name = format!("checkpoint.a_daemon_dies_at_{step}");
+        tests.push(Test::new(name, move |s| dies_taking(s, step)));
+    }
+    for step in BACK {
+        let name = format!("checkpoint.sessiond_dies_at_{step}");
+        tests.push(Test::new(name, move |s| dies_going_back(s, step)));
     }
     tests
 }

@@ -85,6 +85,17 @@ impl Layer {
         Ok(())
     }
 
+    /// What the kernel left of an overlay that nobody has mounted: it belongs to whoever mounted it,
+    /// which may not be the cage's uid.
+    pub(super) fn clear_work(&self, host: &Host) -> io::Result<()> {
+        let work = self.live().join("work");
+        if self.mode() != WorkspaceMode::Overlay || !work.exists() {
+            return Ok(());
+        }
+        files::remove_any(&work)?;
+        self.make_folder(host, &work)
+    }
+
     /// Now, by the clock that stamps files.
     pub(super) fn stamp(&self) -> io::Result<Stamp> {
         self.save()?;

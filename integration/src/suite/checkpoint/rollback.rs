@@ -85,7 +85,7 @@ pub(super) fn direct(sandbox: &Sandbox) -> anyhow::Result<()> {
     let back = sandbox.mews(["rollback", "plain", "--yes"])?.expect(5)?;
     ensure!(back.err().contains("--restart"), "{}", back.err());
     for verb in ["diff", "apply"] {
-        let none = sandbox.mews([verb, "plain"])?.expect(4)?;
+        let none = sandbox.mews([verb, "plain"])?.expect(3)?;
         ensure!(none.err().contains("--overlay"), "{verb}: {}", none.err());
     }
     sandbox.mews(["rollback", "plain", "--yes", "--restart"])?.expect(0)?;
@@ -95,14 +95,14 @@ pub(super) fn direct(sandbox: &Sandbox) -> anyhow::Result<()> {
 
 pub(super) fn wrong(sandbox: &Sandbox) -> anyhow::Result<()> {
     waiting(sandbox, "--overlay", "apart")?;
-    let none = sandbox.mews(["rollback", "apart", "--yes"])?.expect(4)?;
+    let none = sandbox.mews(["rollback", "apart", "--yes"])?.expect(3)?;
     ensure!(none.err().contains("mews checkpoints apart"), "{}", none.err());
     let listed = sandbox.mews(["checkpoints", "apart"])?.expect(0)?;
     ensure!(listed.err().contains("mews checkpoint apart"), "{}", listed.err());
     checkpoint(sandbox, "apart", &[])?;
-    let unknown = sandbox.mews(["rollback", "apart", "ZZZZZZ", "--yes"])?.expect(4)?;
+    let unknown = sandbox.mews(["rollback", "apart", "ZZZZZZ", "--yes"])?.expect(3)?;
     ensure!(unknown.err().contains("ZZZZZZ"), "{}", unknown.err());
-    let nobody = sandbox.mews(["checkpoint", "nobody"])?.expect(4)?;
+    let nobody = sandbox.mews(["checkpoint", "nobody"])?.expect(3)?;
     ensure!(nobody.err().contains("nobody"), "{}", nobody.err());
     let long = "x".repeat(2000);
     let note = sandbox.mews(["checkpoint", "apart", "-m", &long])?.expect(2)?;
