@@ -61,7 +61,7 @@ impl<'a> Place<'a> {
     pub(crate) fn fill(&self, applied: &mut Applied<'_>, made: &Entry) -> Result<(), Problem> {
         applied.note(self.path, self.intent(Some(made), None))?;
         match move_new(self.folder, &self.temporary, self.name) {
-            Ok(()) => self.settle(applied, Some(made)),
+            Ok(()) => self.settle(applied, Some(made), None),
             Err(Errno::EEXIST) => self.give_up(applied, has_come()),
             Err(errno) => self.give_up(applied, Problem::step("move into place", self.path, errno)),
         }
@@ -85,7 +85,7 @@ impl<'a> Place<'a> {
             Err(Errno::EINVAL) if seen.kind != Kind::Folder && made.kind != Kind::Folder => {
                 renameat(self.folder, self.temporary.as_slice(), self.folder, self.name)
                     .at("move into place", self.path)?;
-                return self.settle(applied, Some(made));
+                return self.settle(applied, Some(made), None);
             }
             Err(errno) => {
                 return self.give_up(applied, Problem::step("exchange", self.path, errno));
@@ -152,18 +152,26 @@ impl<'a> Place<'a> {
         };
         applied.note(self.path, note)?;
         remove(self.folder, &self.temporary)?;
-        self.settle(applied, made)
+        self.settle(applied, made, None)
     }
 
-    fn settle(&self, applied: &mut Applied<'_>, made: Option<&Entry>) -> Result<(), Problem> {
-        let note = match (self.look(self.name)?, made) {
-            (Some(now), Some(made)) if now.is_same_but_for_name(made) => {
-                Note::Put { inode: now.inode, ctime: now.ctime }
+    /// What lies there now is ours, or the operator's as it was seen (moved back, so that its ctime
+    /// tells nothing any more), or something else.
+    fn settle(
+        &self,
+        applied: &mut Applied<'_>,
+        made: Option<&Entry>,
+        seen: Option<&Entry>,
+    ) -> Result<(), Problem> {
+        match (self.look(self.name)?, made) {
+            (Some(now), _)
+                if made.into_iter().chain(seen).any(|it| now.is_same_but_for_name(it)) =>
+            {
+                applied.put(self.path, &now)
             }
-            (None, None) => Note::Gone,
-            (Some(_) | None, _) => Note::Nothing,
-        };
-        applied.note(self.path, note)
+            (None, None) => applied.note(self.path, Note::Gone),
+            (Some(_) | None, _) => applied.note(self.path, Note::Nothing),
+        }
     }
 
     fn give_up(&self, applied: &mut Applied<'_>, problem: Problem) -> Result<(), Problem> {
@@ -183,17 +191,17 @@ impl<'a> Place<'a> {
                 if is(&aside, old) {
                     remove(self.folder, &self.temporary)?;
                 }
-                self.settle(applied, new.as_ref())
+                self.settle(applied, new.as_ref(), None)
             }
             Note::Begun { .. } => {
                 remove(self.folder, &self.temporary)?;
                 applied.note(self.path, Note::Nothing)
             }
             Note::Intent { new, old, .. } => match (&aside, new, old) {
-                (None, new, _) => self.settle(applied, new.as_ref()),
-                (Some(aside), Some(new), _) if aside.inode == new.inode => {
+                (None, new, old) => self.settle(applied, new.as_ref(), old.as_ref()),
+                (Some(aside), Some(new), old) if aside.inode == new.inode => {
                     remove(self.folder, &self.temporary)?;
-                    applied.note(self.path, Note::Nothing)
+                    self.settle(applied, None, old.as_ref())
                 }
                 (Some(aside), new, Some(old)) if aside.inode == old.inode => {
                     self.put_back(applied, new.as_ref(), old)
@@ -221,10 +229,7 @@ impl<'a> Place<'a> {
             (Some(_), _) => return Ok(()),
         }
         .at("put back", self.path)?;
-        match self.look(self.name)? {
-            Some(now) if now.is_same_but_for_name(old) => applied.put(self.path, &now),
-            Some(_) | None => applied.note(self.path, Note::Nothing),
-        }
+        self.settle(applied, new, Some(old))
     }
 }
 
