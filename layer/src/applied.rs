@@ -30,8 +30,8 @@ pub(crate) enum Note {
     /// The old entry lies under the temporary name, holds nothing of the operator's, and is being
     /// removed.
     Removing { temporary: Arg, new: Option<Entry>, old: Entry },
-    /// Something new is being made under the temporary name.
-    Begun { temporary: Arg },
+    /// Something new is being made under the temporary name; what is in place stands as it was seen.
+    Begun { temporary: Arg, old: Option<Entry> },
     /// Nothing of ours.
     Nothing,
 }
@@ -103,15 +103,12 @@ impl<'a> Applied<'a> {
         let open = self.notes.iter().filter_map(|(path, note)| match note {
             Note::Intent { temporary, .. }
             | Note::Removing { temporary, .. }
-            | Note::Begun { temporary } => Some((path.clone(), temporary.0.clone(), note.clone())),
+            | Note::Begun { temporary, .. } => {
+                Some((path.clone(), temporary.0.clone(), note.clone()))
+            }
             Note::Put { .. } | Note::Gone | Note::Nothing => None,
         });
         open.collect()
-    }
-
-    /// Before anything lies under the temporary name.
-    pub(crate) fn begin(&mut self, path: &[u8], temporary: &[u8]) -> Result<(), Problem> {
-        self.note(path, Note::Begun { temporary: Arg(temporary.to_vec()) })
     }
 
     pub(crate) fn put(&mut self, path: &[u8], entry: &Entry) -> Result<(), Problem> {

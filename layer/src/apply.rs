@@ -4,7 +4,7 @@
 //! operator's wins, also one in that very moment: everything is made under a temporary name beside
 //! its place ([`crate::swap`]), and what is displaced is looked at before it is removed.
 
-use crate::applied::{Applied, Note};
+use crate::applied::Applied;
 use crate::compare::{Found, MODE_BITS, Shown};
 use crate::content::Contents;
 use crate::diff::Sides;
@@ -121,13 +121,13 @@ impl Apply<'_> {
             }
             (_, None, Some(new)) => {
                 let place = Place::new(folder, name, path);
-                let made = self.make(folder, &place.temporary, path, new)?;
+                let made = self.make(&place, found, new)?;
                 place.fill(&mut self.applied, &made)?;
                 self.folder_made(found, folder, name)
             }
             (_, Some(old), Some(new)) => {
                 let place = Place::new(folder, name, path);
-                let made = self.make(folder, &place.temporary, path, new)?;
+                let made = self.make(&place, found, new)?;
                 place.replace(&self.sides.judge(), &mut self.applied, &made, &old.entry)?;
                 self.folder_made(found, folder, name)
             }
@@ -210,26 +210,17 @@ impl Apply<'_> {
     }
 
     /// The new entry, whole, under a temporary name.
-    fn make(
-        &mut self,
-        folder: BorrowedFd<'_>,
-        temporary: &[u8],
-        path: &[u8],
-        new: Shown,
-    ) -> Result<Entry, Problem> {
-        // Before there is anything to clear up.
-        self.applied.begin(path, temporary)?;
-        let made = self.make_entry(folder, temporary, path, new);
-        let found = look(folder, temporary).at("look at", path);
-        match (made, found) {
-            (Ok(()), Ok(Some(made))) => Ok(made),
-            (Ok(()), Ok(None)) => Err(crate::swap::has_changed()),
-            (Err(problem), _) | (_, Err(problem)) => {
-                crate::remove::remove(folder, temporary)?;
-                self.applied.note(path, Note::Nothing)?;
-                Err(problem)
-            }
+    fn make(&mut self, place: &Place<'_>, found: &Found, new: Shown) -> Result<Entry, Problem> {
+        let seen = found.old.as_ref().map(|old| &old.entry);
+        place.begin(&mut self.applied, seen)?;
+        let made = self
+            .make_entry(place.folder, &place.temporary, &found.path, new)
+            .and_then(|()| look(place.folder, &place.temporary).at("look at", &found.path))
+            .and_then(|made| made.ok_or_else(crate::swap::has_changed));
+        if made.is_err() {
+            place.leave(&mut self.applied, seen)?;
         }
+        made
     }
 
     fn make_entry(

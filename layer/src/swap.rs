@@ -33,9 +33,10 @@ pub(crate) fn has_come() -> Problem {
 
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
-    folder: BorrowedFd<'a>,
+    pub(crate) folder: BorrowedFd<'a>,
     name: &'a [u8],
     path: &'a [u8],
+    /// A name beside it that nobody else uses.
     pub(crate) temporary: Vec<u8>,
 }
 
@@ -57,13 +58,40 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// Before anything lies under the temporary name.
+    pub(crate) fn begin(
+        &self,
+        applied: &mut Applied<'_>,
+        seen: Option<&Entry>,
+    ) -> Result<(), Problem> {
+        let temporary = Arg(self.temporary.clone());
+        applied.note(self.path, Note::Begun { temporary, old: seen.copied() })
+    }
+
+    /// Nothing was done to the place: what was ours there is ours still.
+    pub(crate) fn leave(
+        &self,
+        applied: &mut Applied<'_>,
+        seen: Option<&Entry>,
+    ) -> Result<(), Problem> {
+        remove(self.folder, &self.temporary)?;
+        match (self.look(self.name)?, seen) {
+            (Some(now), Some(seen)) if now.is_same(seen) => applied.put(self.path, &now),
+            (None, None) => applied.note(self.path, Note::Gone),
+            (Some(_) | None, _) => applied.note(self.path, Note::Nothing),
+        }
+    }
+
     /// What is made goes to where nothing is.
     pub(crate) fn fill(&self, applied: &mut Applied<'_>, made: &Entry) -> Result<(), Problem> {
         applied.note(self.path, self.intent(Some(made), None))?;
         match move_new(self.folder, &self.temporary, self.name) {
             Ok(()) => self.settle(applied, Some(made), None),
-            Err(Errno::EEXIST) => self.give_up(applied, has_come()),
-            Err(errno) => self.give_up(applied, Problem::step("move into place", self.path, errno)),
+            Err(errno) => {
+                self.leave(applied, None)?;
+                let failed = Problem::step("move into place", self.path, errno);
+                Err(if errno == Errno::EEXIST { has_come() } else { failed })
+            }
         }
     }
 
@@ -76,7 +104,8 @@ impl<'a> Place<'a> {
         seen: &Entry,
     ) -> Result<(), Problem> {
         if self.look(self.name)?.is_none_or(|now| !now.is_same(seen)) {
-            return self.give_up(applied, has_changed());
+            self.leave(applied, Some(seen))?;
+            return Err(has_changed());
         }
         applied.note(self.path, self.intent(Some(made), Some(seen)))?;
         match exchange(self.folder, &self.temporary, self.name) {
@@ -88,12 +117,20 @@ impl<'a> Place<'a> {
                 return self.settle(applied, Some(made), None);
             }
             Err(errno) => {
-                return self.give_up(applied, Problem::step("exchange", self.path, errno));
+                self.leave(applied, Some(seen))?;
+                return Err(errno).at("exchange", self.path);
             }
         }
         if let Err(problem) = self.check_displaced(judge, applied, seen) {
             exchange(self.folder, &self.temporary, self.name).at("put back", self.path)?;
-            return self.give_up(applied, problem);
+            let aside = self.look(&self.temporary)?;
+            if aside.is_some_and(|aside| aside.inode != made.inode) {
+                // The operator has replaced what we had just put there.
+                applied.note(self.path, Note::Nothing)?;
+                return Err(self.both_stay());
+            }
+            self.leave(applied, Some(seen))?;
+            return Err(problem);
         }
         self.remove_old(applied, Some(made), seen)
     }
@@ -111,10 +148,9 @@ impl<'a> Place<'a> {
         applied.note(self.path, self.intent(None, Some(seen)))?;
         move_new(self.folder, self.name, &self.temporary).at("move away", self.path)?;
         if let Err(problem) = self.check_displaced(judge, applied, seen) {
-            // Where something has come meanwhile, the temporary name keeps the operator's old entry.
-            move_new(self.folder, &self.temporary, self.name).at("put back", self.path)?;
+            let back = move_new(self.folder, &self.temporary, self.name);
             applied.note(self.path, Note::Nothing)?;
-            return Err(problem);
+            return Err(if back.is_ok() { problem } else { self.both_stay() });
         }
         self.remove_old(applied, None, seen)
     }
@@ -137,6 +173,14 @@ impl<'a> Place<'a> {
             Verdict::Free | Verdict::NoChange => Ok(()),
             Verdict::Collides(words) => Err(Problem::Stays(words)),
         }
+    }
+
+    /// Two entries of the operator's want one place: none is removed.
+    fn both_stay(&self) -> Problem {
+        Problem::Stays(format!(
+            "changed in your folder at this moment; the other version lies beside it as {:?}",
+            Arg(self.temporary.clone())
+        ))
     }
 
     fn remove_old(
@@ -169,15 +213,9 @@ impl<'a> Place<'a> {
             {
                 applied.put(self.path, &now)
             }
-            (None, None) => applied.note(self.path, Note::Gone),
+            (None, None) if seen.is_none() => applied.note(self.path, Note::Gone),
             (Some(_) | None, _) => applied.note(self.path, Note::Nothing),
         }
-    }
-
-    fn give_up(&self, applied: &mut Applied<'_>, problem: Problem) -> Result<(), Problem> {
-        remove(self.folder, &self.temporary)?;
-        applied.note(self.path, Note::Nothing)?;
-        Err(problem)
     }
 
     /// After a kill.
@@ -193,10 +231,7 @@ impl<'a> Place<'a> {
                 }
                 self.settle(applied, new.as_ref(), None)
             }
-            Note::Begun { .. } => {
-                remove(self.folder, &self.temporary)?;
-                applied.note(self.path, Note::Nothing)
-            }
+            Note::Begun { old, .. } => self.leave(applied, old.as_ref()),
             Note::Intent { new, old, .. } => match (&aside, new, old) {
                 (None, new, old) => self.settle(applied, new.as_ref(), old.as_ref()),
                 (Some(aside), Some(new), old) if aside.inode == new.inode => {
