@@ -5,7 +5,7 @@
 //! the next one to know its own file, and to clear up the temporary name.
 
 use crate::Stamp;
-use crate::entry::{Entry, bits};
+use crate::entry::{Entry, Kind, bits};
 use crate::notes;
 use crate::problem::{At, Problem};
 use nix::errno::Errno;
@@ -22,7 +22,7 @@ const NAME: &[u8] = b"applied";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Note {
     /// This lies there, put by us.
-    Put { inode: u64, ctime: Stamp },
+    Put { inode: u64, ctime: Stamp, kind: Kind, mode: u32 },
     /// We have removed what was there.
     Gone,
     /// About to happen, by way of this temporary name beside it.
@@ -30,8 +30,8 @@ pub(crate) enum Note {
     /// The old entry lies under the temporary name, holds nothing of the operator's, and is being
     /// removed.
     Removing { temporary: Arg, new: Option<Entry>, old: Entry },
-    /// Something new is being made under the temporary name.
-    Begun { temporary: Arg },
+    /// Something new is being made under the temporary name; what is in place stands as it was seen.
+    Begun { temporary: Arg, old: Option<Entry> },
     /// Nothing of ours.
     Nothing,
 }
@@ -65,10 +65,14 @@ impl<'a> Applied<'a> {
         self.notes.get(path)
     }
 
-    /// Whether the operator's entry is as our own work has left it.
+    /// Whether the operator's entry is as our own work has left it. Of a folder, whatever has come or
+    /// gone in it since: those entries are looked at themselves.
     pub(crate) fn is_ours(&self, path: &[u8], entry: &Entry) -> bool {
         match self.notes.get(path) {
-            Some(Note::Put { inode, ctime }) => entry.inode == *inode && entry.ctime == *ctime,
+            Some(Note::Put { inode, kind: Kind::Folder, mode, .. }) => {
+                entry.kind == Kind::Folder && entry.inode == *inode && entry.mode == *mode
+            }
+            Some(Note::Put { inode, ctime, .. }) => entry.inode == *inode && entry.ctime == *ctime,
             Some(Note::Intent { new: Some(new), .. } | Note::Removing { new: Some(new), .. }) => {
                 entry.is_same_but_for_name(new)
             }
@@ -83,6 +87,12 @@ impl<'a> Applied<'a> {
         }
     }
 
+    /// Whether nothing has come or gone in a folder since our own work in it.
+    pub(crate) fn is_exactly_ours(&self, path: &[u8], entry: &Entry) -> bool {
+        matches!(self.notes.get(path), Some(Note::Put { inode, ctime, .. })
+            if entry.inode == *inode && entry.ctime == *ctime)
+    }
+
     /// Whether we have put something there that should still be there.
     pub(crate) fn is_put(&self, path: &[u8]) -> bool {
         matches!(self.notes.get(path), Some(Note::Put { .. }))
@@ -93,19 +103,17 @@ impl<'a> Applied<'a> {
         let open = self.notes.iter().filter_map(|(path, note)| match note {
             Note::Intent { temporary, .. }
             | Note::Removing { temporary, .. }
-            | Note::Begun { temporary } => Some((path.clone(), temporary.0.clone(), note.clone())),
+            | Note::Begun { temporary, .. } => {
+                Some((path.clone(), temporary.0.clone(), note.clone()))
+            }
             Note::Put { .. } | Note::Gone | Note::Nothing => None,
         });
         open.collect()
     }
 
-    /// Before anything lies under the temporary name.
-    pub(crate) fn begin(&mut self, path: &[u8], temporary: &[u8]) -> Result<(), Problem> {
-        self.note(path, Note::Begun { temporary: Arg(temporary.to_vec()) })
-    }
-
     pub(crate) fn put(&mut self, path: &[u8], entry: &Entry) -> Result<(), Problem> {
-        self.note(path, Note::Put { inode: entry.inode, ctime: entry.ctime })
+        let Entry { inode, ctime, kind, mode, .. } = *entry;
+        self.note(path, Note::Put { inode, ctime, kind, mode })
     }
 
     pub(crate) fn note(&mut self, path: &[u8], note: Note) -> Result<(), Problem> {

@@ -4,7 +4,7 @@
 //! operator's wins, also one in that very moment: everything is made under a temporary name beside
 //! its place ([`crate::swap`]), and what is displaced is looked at before it is removed.
 
-use crate::applied::{Applied, Note};
+use crate::applied::Applied;
 use crate::compare::{Found, MODE_BITS, Shown};
 use crate::content::Contents;
 use crate::diff::Sides;
@@ -16,7 +16,6 @@ use crate::selection::Selection;
 use crate::swap::Place;
 use crate::tree::is_absent;
 use crate::xattr::{self, Keep};
-use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::{fchmod, mkdirat};
 use nix::unistd::{fsync, mkfifoat, symlinkat, syncfs};
@@ -91,9 +90,13 @@ impl Apply<'_> {
         };
         let folder = folder.as_fd();
         let before = entry::of(folder).at("look at", above)?;
-        let ours = self.sides.judge().is_untouched(above, &before, &self.applied);
+        let ours = self.sides.judge().is_whole(above, &before, &self.applied);
+        // Its ctime moves by our work, which must not look like the operator's: noted before, for
+        // whoever kills us, and after.
+        if ours && !self.applied.is_ours(above, &before) {
+            self.applied.put(above, &before)?;
+        }
         self.change(found, folder, name)?;
-        // Its ctime has moved by our work: it must not look like the operator's.
         if ours {
             self.applied.put(above, &entry::of(folder).at("look at", above)?)?;
         }
@@ -116,26 +119,17 @@ impl Apply<'_> {
                 self.folders.push((found.clone(), None));
                 Ok(())
             }
-            (ChangeKind::Added, _, Some(new)) if new.entry.kind == Kind::Folder => {
-                match mkdirat(folder, name, bits(0o700)) {
-                    Err(Errno::EEXIST) => return Err(crate::swap::has_come()),
-                    made => made.at("make", path)?,
-                }
-                self.folder_made(found, folder, name)
-            }
             (_, None, Some(new)) => {
                 let place = Place::new(folder, name, path);
-                let made = self.make(folder, &place.temporary, path, new)?;
-                place.fill(&mut self.applied, &made)
+                let made = self.make(&place, found, new)?;
+                place.fill(&mut self.applied, &made)?;
+                self.folder_made(found, folder, name)
             }
             (_, Some(old), Some(new)) => {
                 let place = Place::new(folder, name, path);
-                let made = self.make(folder, &place.temporary, path, new)?;
+                let made = self.make(&place, found, new)?;
                 place.replace(&self.sides.judge(), &mut self.applied, &made, &old.entry)?;
-                if new.entry.kind == Kind::Folder {
-                    return self.folder_made(found, folder, name);
-                }
-                Ok(())
+                self.folder_made(found, folder, name)
             }
             (_, Some(old), None) => {
                 let place = Place::new(folder, name, path);
@@ -145,25 +139,27 @@ impl Apply<'_> {
         }
     }
 
-    /// A new folder in an overlay hides from now on what the kernel, which has it mounted, has never
-    /// seen below it: else entries that a program deletes in it would come back.
     fn folder_made(
         &mut self,
         found: &Found,
         folder: BorrowedFd<'_>,
         name: &[u8],
     ) -> Result<(), Problem> {
-        let path = found.path.as_slice();
-        let made = look(folder, name).at("look at", path)?;
-        if let Some(made) = &made {
-            self.applied.put(path, made)?;
+        if found.brings_folder() {
+            let made = look(folder, name).at("look at", &found.path)?;
+            self.folders.push((found.clone(), made));
         }
-        if self.sides.manifest.is_none() {
-            let upper = self.sides.tree.folder(path)?;
-            xattr::set_opaque(upper.as_fd()).at("mark", path)?;
-        }
-        self.folders.push((found.clone(), made));
         Ok(())
+    }
+
+    /// A new folder in an overlay hides from now on what the kernel, which has it mounted, has never
+    /// seen below it: else entries that a program deletes in it would come back.
+    fn hide_below(&self, path: &[u8]) -> Result<(), Problem> {
+        if self.sides.manifest.is_some() {
+            return Ok(());
+        }
+        let upper = self.sides.tree.folder_for_writing(path)?;
+        xattr::set_opaque(upper.as_fd()).at("mark", path)
     }
 
     fn finish_folder(&mut self, found: &Found, made: Option<&Entry>) -> Result<(), Problem> {
@@ -214,26 +210,17 @@ impl Apply<'_> {
     }
 
     /// The new entry, whole, under a temporary name.
-    fn make(
-        &mut self,
-        folder: BorrowedFd<'_>,
-        temporary: &[u8],
-        path: &[u8],
-        new: Shown,
-    ) -> Result<Entry, Problem> {
-        // Before there is anything to clear up.
-        self.applied.begin(path, temporary)?;
-        let made = self.make_entry(folder, temporary, path, new);
-        let found = look(folder, temporary).at("look at", path);
-        match (made, found) {
-            (Ok(()), Ok(Some(made))) => Ok(made),
-            (Ok(()), Ok(None)) => Err(crate::swap::has_changed()),
-            (Err(problem), _) | (_, Err(problem)) => {
-                crate::remove::remove(folder, temporary)?;
-                self.applied.note(path, Note::Nothing)?;
-                Err(problem)
-            }
+    fn make(&mut self, place: &Place<'_>, found: &Found, new: Shown) -> Result<Entry, Problem> {
+        let seen = found.old.as_ref().map(|old| &old.entry);
+        place.begin(&mut self.applied, seen)?;
+        let made = self
+            .make_entry(place.folder, &place.temporary, &found.path, new)
+            .and_then(|()| look(place.folder, &place.temporary).at("look at", &found.path))
+            .and_then(|made| made.ok_or_else(crate::swap::has_changed));
+        if made.is_err() {
+            place.leave(&mut self.applied, seen)?;
         }
+        made
     }
 
     fn make_entry(
@@ -248,7 +235,10 @@ impl Apply<'_> {
         let source = source.as_fd();
         match new.entry.kind {
             Kind::File => return self.make_file(source, name, folder, temporary, path),
-            Kind::Folder => return mkdirat(folder, temporary, bits(0o700)).at("make", path),
+            Kind::Folder => {
+                self.hide_below(path)?;
+                return mkdirat(folder, temporary, bits(0o700)).at("make", path);
+            }
             Kind::Symlink => {
                 let to = readlinkat(source, name).at("read the link", path)?;
                 symlinkat(to.as_bytes(), folder, temporary).at("make", path)?;
@@ -273,13 +263,14 @@ impl Apply<'_> {
         temporary: &[u8],
         path: &[u8],
     ) -> Result<(), Problem> {
-        let from = self.sides.tree.file(source, name).at("read in the session", path)?;
+        let from = self.sides.tree.file(source, name, path).at("read in the session", path)?;
         let before = entry::of(&from).at("look at", path)?;
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
         let to = openat(folder, temporary, flags, bits(0o600)).at("make", path)?;
         self.contents.copy(&from, &to, before.size).at("copy", path)?;
         xattr::copy(from.as_fd(), to.as_fd(), Keep::Programs).at("copy the attributes of", path)?;
-        fchmod(&to, bits(before.mode & MODE_BITS)).at("set the mode of", path)?;
+        fchmod(&to, bits(self.sides.tree.own_mode(&before) & MODE_BITS))
+            .at("set the mode of", path)?;
         crate::content::set_mtime(&to, before.mtime).at("set the time of", path)?;
         fsync(&to).at("sync", path)?;
         if entry::of(&from).at("look at", path)?.is_same(&before) {

@@ -234,12 +234,12 @@ impl Open<'_> {
             let hides = match entry.kind {
                 Kind::Whiteout | Kind::Other => true,
                 Kind::File if self.file_whiteouts && entry.size == 0 => {
-                    let file = tree.file(folder.as_fd(), name).at("open", path)?;
+                    let file = tree.file(folder.as_fd(), name, path).at("open", path)?;
                     xattr::is_whiteout(file.as_fd()).at("look at", path)?
                 }
                 Kind::File | Kind::Folder | Kind::Symlink | Kind::Fifo => false,
             };
-            entry.mode = tree.own_mode(path, &entry);
+            entry.mode = tree.own_mode(&entry);
             return Ok((!hides).then_some(Shown { from: From::Layer, entry }));
         }
         let Some(folder) = &self.below else { return Ok(None) };
@@ -302,8 +302,8 @@ fn same_content(
         }
         Kind::File if one.entry.size != other.entry.size => Ok(false),
         Kind::File => {
-            let file = tree.file(folder, name);
-            let other_file = other_tree.file(other_folder, name);
+            let file = tree.file(folder, name, path);
+            let other_file = other_tree.file(other_folder, name, path);
             match (file, other_file) {
                 (Ok(file), Ok(other_file)) => {
                     crate::content::equal(file, other_file, one.entry.size).at("read", path)

@@ -42,7 +42,7 @@ pub(crate) fn copy(
 ) -> Result<Copied, Problem> {
     let source = from.folder(b"")?;
     let mut top = crate::entry::of(&source).at("look at", b"")?;
-    top.mode = from.own_mode(b"", &top);
+    top.mode = from.own_mode(&top);
     mkdirat(holder, name, bits(0o700)).at("make", name)?;
     let to = open_folder(holder, name).at("open", name)?;
     let mut copy = Copy::new(from, to.as_fd(), keep, seen);
@@ -192,12 +192,13 @@ impl<'a> Copy<'a> {
         name: &[u8],
         path: &[u8],
     ) -> Result<Option<Entry>, Problem> {
-        let from = match self.from.file(source, name) {
+        let from = match self.from.file(source, name, path) {
             Ok(from) => from,
             Err(Errno::ENOENT | Errno::EINVAL | Errno::ELOOP | Errno::ENXIO) => return Ok(None),
             Err(errno) => return Err(errno).at("read", path),
         };
-        let entry = crate::entry::of(&from).at("look at", path)?;
+        let mut entry = crate::entry::of(&from).at("look at", path)?;
+        entry.mode = self.from.own_mode(&entry);
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
         let to = openat(target, name, flags, bits(0o600)).at("make the copy of", path)?;
         let shared = self.contents.copy(&from, &to, entry.size).at("copy", path)?;
@@ -224,7 +225,7 @@ impl<'a> Copy<'a> {
     fn finish_folders(&mut self) -> Result<(), Problem> {
         for (path, entry) in self.folders.iter().rev() {
             let folder = open_folder(self.to, path).at("open the copy of", path)?;
-            let mode = self.from.own_mode(path, entry);
+            let mode = self.from.own_mode(entry);
             fchmod(&folder, bits(mode)).at("set the mode of the copy of", path)?;
             crate::content::set_mtime(&folder, entry.mtime)
                 .at("set the time of the copy of", path)?;

@@ -50,17 +50,18 @@ impl Judge<'_> {
         for found in found {
             let verdict = self.one(&found, applied)?;
             let above = stays.as_deref().filter(|top| is_within(&found.path, top));
+            if verdict != Verdict::Free && above.is_none() && found.brings_folder() {
+                stays = Some(found.path.clone());
+            }
+            let above = stays.as_deref().filter(|top| is_within(&found.path, top));
             let conflict = match (verdict, above) {
                 (Verdict::NoChange, _) => continue,
                 (Verdict::Collides(words), _) => Some(words),
                 (Verdict::Free, Some(top)) => {
-                    Some(format!("its folder {:?} collides", Arg(top.to_vec())))
+                    Some(format!("its folder {:?} is not there in yours", Arg(top.to_vec())))
                 }
                 (Verdict::Free, None) => None,
             };
-            if conflict.is_some() && above.is_none() && found.brings_folder() {
-                stays = Some(found.path.clone());
-            }
             judged.push((found, conflict));
         }
         Ok(judged)
@@ -107,7 +108,7 @@ impl Judge<'_> {
         let (above, name) = split(&found.path);
         if new.entry.kind == Kind::File {
             let folder = self.origin.entry(above)?;
-            if folder.is_none_or(|folder| self.is_untouched(above, &folder, applied)) {
+            if folder.is_none_or(|folder| self.is_whole(above, &folder, applied)) {
                 return Ok(false);
             }
         }
@@ -118,7 +119,7 @@ impl Judge<'_> {
             },
             Kind::File => {
                 let folder = self.tree.reach(above).at("open", above)?;
-                match self.tree.file(folder.as_fd(), name) {
+                match self.tree.file(folder.as_fd(), name, &found.path) {
                     Ok(file) => xattr::is_copied_up(file.as_fd()),
                     Err(Errno::ENOENT | Errno::EINVAL | Errno::ELOOP) => Ok(false),
                     Err(errno) => Err(errno),
@@ -164,6 +165,11 @@ impl Judge<'_> {
                 base.origin.is_same(entry)
             }
         })
+    }
+
+    /// Whether nothing has come or gone in a folder of the operator's but by our own work.
+    pub(crate) fn is_whole(&self, path: &[u8], folder: &Entry, applied: &Applied<'_>) -> bool {
+        folder.ctime <= self.made || applied.is_exactly_ours(path, folder)
     }
 
     /// Whether something below a folder of the operator's is theirs alone. `at`: where the folder

@@ -72,9 +72,11 @@ pub struct Order {
 pub enum Work {
     /// origin. The first content: an empty `upper` and `work`, or a copy of the folder.
     Fill,
-    /// saved (empty). Copies the layer, and has it on the disk before it reports.
+    /// saved (emptied first). Copies the layer, and has it on the disk before it reports. Nothing may
+    /// write to the layer meanwhile.
     Save,
-    /// saved. Puts it back, as one step: another process sees the old layer or the new one.
+    /// saved. Puts it back, as one step: another process sees the old layer or the new one. Nobody may
+    /// have the layer mounted. What was applied stays applied.
     Restore,
     /// origin. What the layer has changed, and what of it collides.
     Diff,
@@ -82,7 +84,8 @@ pub enum Work {
     /// what the restore does (a file that would vanish is `deleted`).
     Preview,
     /// origin. Brings changes to the operator's folder; those that collide stay as they are.
-    /// No paths: all. A path stands for everything below it.
+    /// No paths: all. A path stands for everything below it; new folders above it come too. Where
+    /// `done` is truncated, another apply brings more.
     Apply { paths: Vec<Arg> },
     /// origin. Takes changes back, so that the folder's own state is seen again. Nobody may have the
     /// layer mounted.

@@ -7,8 +7,9 @@ use nix::sys::stat::Mode;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use wire::Arg;
 
-/// Deepest folder that is copied or compared. The kernel has no such bound; a walk has to.
-pub(crate) const DEPTH_MAX: usize = 4096;
+/// Deepest folder that is copied or compared. The kernel has no such bound; a walk has to, since to
+/// reach each folder by its path costs the square of the depth.
+pub(crate) const DEPTH_MAX: usize = 1024;
 /// Longest path that one system call takes, with room for its NUL.
 const PIECE_BYTES: usize = 4000;
 

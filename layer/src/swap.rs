@@ -33,9 +33,10 @@ pub(crate) fn has_come() -> Problem {
 
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
-    folder: BorrowedFd<'a>,
+    pub(crate) folder: BorrowedFd<'a>,
     name: &'a [u8],
     path: &'a [u8],
+    /// A name beside it that nobody else uses.
     pub(crate) temporary: Vec<u8>,
 }
 
@@ -57,13 +58,40 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// Before anything lies under the temporary name.
+    pub(crate) fn begin(
+        &self,
+        applied: &mut Applied<'_>,
+        seen: Option<&Entry>,
+    ) -> Result<(), Problem> {
+        let temporary = Arg(self.temporary.clone());
+        applied.note(self.path, Note::Begun { temporary, old: seen.copied() })
+    }
+
+    /// Nothing was done to the place: what was ours there is ours still.
+    pub(crate) fn leave(
+        &self,
+        applied: &mut Applied<'_>,
+        seen: Option<&Entry>,
+    ) -> Result<(), Problem> {
+        remove(self.folder, &self.temporary)?;
+        match (self.look(self.name)?, seen) {
+            (Some(now), Some(seen)) if now.is_same(seen) => applied.put(self.path, &now),
+            (None, None) => applied.note(self.path, Note::Gone),
+            (Some(_) | None, _) => applied.note(self.path, Note::Nothing),
+        }
+    }
+
     /// What is made goes to where nothing is.
     pub(crate) fn fill(&self, applied: &mut Applied<'_>, made: &Entry) -> Result<(), Problem> {
         applied.note(self.path, self.intent(Some(made), None))?;
         match move_new(self.folder, &self.temporary, self.name) {
-            Ok(()) => self.settle(applied, Some(made)),
-            Err(Errno::EEXIST) => self.give_up(applied, has_come()),
-            Err(errno) => self.give_up(applied, Problem::step("move into place", self.path, errno)),
+            Ok(()) => self.settle(applied, Some(made), None),
+            Err(errno) => {
+                self.leave(applied, None)?;
+                let failed = Problem::step("move into place", self.path, errno);
+                Err(if errno == Errno::EEXIST { has_come() } else { failed })
+            }
         }
     }
 
@@ -76,7 +104,8 @@ impl<'a> Place<'a> {
         seen: &Entry,
     ) -> Result<(), Problem> {
         if self.look(self.name)?.is_none_or(|now| !now.is_same(seen)) {
-            return self.give_up(applied, has_changed());
+            self.leave(applied, Some(seen))?;
+            return Err(has_changed());
         }
         applied.note(self.path, self.intent(Some(made), Some(seen)))?;
         match exchange(self.folder, &self.temporary, self.name) {
@@ -85,15 +114,23 @@ impl<'a> Place<'a> {
             Err(Errno::EINVAL) if seen.kind != Kind::Folder && made.kind != Kind::Folder => {
                 renameat(self.folder, self.temporary.as_slice(), self.folder, self.name)
                     .at("move into place", self.path)?;
-                return self.settle(applied, Some(made));
+                return self.settle(applied, Some(made), None);
             }
             Err(errno) => {
-                return self.give_up(applied, Problem::step("exchange", self.path, errno));
+                self.leave(applied, Some(seen))?;
+                return Err(errno).at("exchange", self.path);
             }
         }
         if let Err(problem) = self.check_displaced(judge, applied, seen) {
             exchange(self.folder, &self.temporary, self.name).at("put back", self.path)?;
-            return self.give_up(applied, problem);
+            let aside = self.look(&self.temporary)?;
+            if aside.is_some_and(|aside| aside.inode != made.inode) {
+                // The operator has replaced what we had just put there.
+                applied.note(self.path, Note::Nothing)?;
+                return Err(self.both_stay());
+            }
+            self.leave(applied, Some(seen))?;
+            return Err(problem);
         }
         self.remove_old(applied, Some(made), seen)
     }
@@ -111,10 +148,9 @@ impl<'a> Place<'a> {
         applied.note(self.path, self.intent(None, Some(seen)))?;
         move_new(self.folder, self.name, &self.temporary).at("move away", self.path)?;
         if let Err(problem) = self.check_displaced(judge, applied, seen) {
-            // Where something has come meanwhile, the temporary name keeps the operator's old entry.
-            move_new(self.folder, &self.temporary, self.name).at("put back", self.path)?;
+            let back = move_new(self.folder, &self.temporary, self.name);
             applied.note(self.path, Note::Nothing)?;
-            return Err(problem);
+            return Err(if back.is_ok() { problem } else { self.both_stay() });
         }
         self.remove_old(applied, None, seen)
     }
@@ -139,6 +175,14 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// Two entries of the operator's want one place: none is removed.
+    fn both_stay(&self) -> Problem {
+        Problem::Stays(format!(
+            "changed in your folder at this moment; the other version lies beside it as {:?}",
+            Arg(self.temporary.clone())
+        ))
+    }
+
     fn remove_old(
         &self,
         applied: &mut Applied<'_>,
@@ -152,24 +196,26 @@ impl<'a> Place<'a> {
         };
         applied.note(self.path, note)?;
         remove(self.folder, &self.temporary)?;
-        self.settle(applied, made)
+        self.settle(applied, made, None)
     }
 
-    fn settle(&self, applied: &mut Applied<'_>, made: Option<&Entry>) -> Result<(), Problem> {
-        let note = match (self.look(self.name)?, made) {
-            (Some(now), Some(made)) if now.is_same_but_for_name(made) => {
-                Note::Put { inode: now.inode, ctime: now.ctime }
+    /// What lies there now is ours, or the operator's as it was seen (moved back, so that its ctime
+    /// tells nothing any more), or something else.
+    fn settle(
+        &self,
+        applied: &mut Applied<'_>,
+        made: Option<&Entry>,
+        seen: Option<&Entry>,
+    ) -> Result<(), Problem> {
+        match (self.look(self.name)?, made) {
+            (Some(now), _)
+                if made.into_iter().chain(seen).any(|it| now.is_same_but_for_name(it)) =>
+            {
+                applied.put(self.path, &now)
             }
-            (None, None) => Note::Gone,
-            (Some(_) | None, _) => Note::Nothing,
-        };
-        applied.note(self.path, note)
-    }
-
-    fn give_up(&self, applied: &mut Applied<'_>, problem: Problem) -> Result<(), Problem> {
-        remove(self.folder, &self.temporary)?;
-        applied.note(self.path, Note::Nothing)?;
-        Err(problem)
+            (None, None) if seen.is_none() => applied.note(self.path, Note::Gone),
+            (Some(_) | None, _) => applied.note(self.path, Note::Nothing),
+        }
     }
 
     /// After a kill.
@@ -183,17 +229,14 @@ impl<'a> Place<'a> {
                 if is(&aside, old) {
                     remove(self.folder, &self.temporary)?;
                 }
-                self.settle(applied, new.as_ref())
+                self.settle(applied, new.as_ref(), None)
             }
-            Note::Begun { .. } => {
-                remove(self.folder, &self.temporary)?;
-                applied.note(self.path, Note::Nothing)
-            }
+            Note::Begun { old, .. } => self.leave(applied, old.as_ref()),
             Note::Intent { new, old, .. } => match (&aside, new, old) {
-                (None, new, _) => self.settle(applied, new.as_ref()),
-                (Some(aside), Some(new), _) if aside.inode == new.inode => {
+                (None, new, old) => self.settle(applied, new.as_ref(), old.as_ref()),
+                (Some(aside), Some(new), old) if aside.inode == new.inode => {
                     remove(self.folder, &self.temporary)?;
-                    applied.note(self.path, Note::Nothing)
+                    self.settle(applied, None, old.as_ref())
                 }
                 (Some(aside), new, Some(old)) if aside.inode == old.inode => {
                     self.put_back(applied, new.as_ref(), old)
@@ -221,10 +264,7 @@ impl<'a> Place<'a> {
             (Some(_), _) => return Ok(()),
         }
         .at("put back", self.path)?;
-        match self.look(self.name)? {
-            Some(now) if now.is_same_but_for_name(old) => applied.put(self.path, &now),
-            Some(_) | None => applied.note(self.path, Note::Nothing),
-        }
+        self.settle(applied, new, Some(old))
     }
 }
 

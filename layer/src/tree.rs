@@ -40,8 +40,10 @@ pub(crate) struct Tree<'a> {
 
 #[derive(Debug, Default)]
 struct Unlocked {
-    folders: Vec<(Vec<u8>, Entry)>,
-    modes: HashMap<Vec<u8>, u32>,
+    /// In the order in which they were unlocked.
+    entries: Vec<(Vec<u8>, Entry)>,
+    /// By device and inode: a file may have several names.
+    modes: HashMap<(u64, u64), u32>,
     journal: Option<File>,
 }
 
@@ -106,7 +108,7 @@ impl<'a> Tree<'a> {
         let above = reach(self.holder, above).at("open", path)?;
         let Some(entry) = look(above.as_fd(), name).at("look at", path)? else { return Ok(()) };
         let mut unlocked = self.unlocked.borrow_mut();
-        if let Some(noted) = unlocked.folders.iter_mut().find(|(noted, _)| *noted == full) {
+        if let Some(noted) = unlocked.entries.iter_mut().find(|(noted, _)| *noted == full) {
             noted.1.mode = mode;
             return Ok(());
         }
@@ -135,15 +137,22 @@ impl<'a> Tree<'a> {
     }
 
     /// Opens a file for reading; ELOOP or EINVAL where it is something else by now. In a layer also
-    /// one that its owner may not read.
-    pub(crate) fn file(&self, folder: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    /// one that its owner may not read: it stays readable until all is locked again, since the kernel
+    /// asks for the right also when attributes are read.
+    pub(crate) fn file(
+        &self,
+        folder: BorrowedFd<'_>,
+        name: &[u8],
+        path: &[u8],
+    ) -> Result<OwnedFd, Errno> {
         match open_file(folder, name) {
             Err(Errno::EACCES) if self.is_ours() => {
-                let Some(entry) = look(folder, name)? else { return Err(Errno::ENOENT) };
-                set_mode(folder, name, &entry, entry.mode | FILE_READ)?;
-                let opened = open_file(folder, name);
-                set_mode(folder, name, &entry, entry.mode)?;
-                opened
+                let found = look(folder, name)?;
+                let Some(entry) = found.filter(|entry| entry.kind == Kind::File) else {
+                    return Err(Errno::ENOENT);
+                };
+                self.unlock(folder, name, &self.full(path), &entry, FILE_READ)?;
+                open_file(folder, name)
             }
             other => other,
         }
@@ -156,8 +165,19 @@ impl<'a> Tree<'a> {
         if entry.kind != Kind::Folder || entry.mode & rights == rights {
             return Ok(());
         }
-        self.unlocked.borrow_mut().note(self.holder, full, &entry)?;
-        set_mode(above.as_fd(), name, &entry, entry.mode | rights)
+        self.unlock(above.as_fd(), name, full, &entry, rights)
+    }
+
+    fn unlock(
+        &self,
+        folder: BorrowedFd<'_>,
+        name: &[u8],
+        full: &[u8],
+        entry: &Entry,
+        rights: u32,
+    ) -> Result<(), Errno> {
+        self.unlocked.borrow_mut().note(self.holder, full, entry)?;
+        set_mode(folder, name, entry, entry.mode | rights)
     }
 
     /// Takes the rights back. What is gone by now needs nothing.
@@ -166,19 +186,19 @@ impl<'a> Tree<'a> {
         if unlocked.journal.is_none() {
             return Ok(());
         }
-        lock(self.holder, unlocked.folders)
+        lock(self.holder, unlocked.entries)
     }
 
-    /// The mode of a folder as its owner has set it, whether or not it is unlocked now.
-    pub(crate) fn own_mode(&self, path: &[u8], entry: &Entry) -> u32 {
-        let full = self.full(path);
-        self.unlocked.borrow().modes.get(&full).copied().unwrap_or(entry.mode)
+    /// The mode as the program has set it, whether or not the entry is unlocked now.
+    pub(crate) fn own_mode(&self, entry: &Entry) -> u32 {
+        let unlocked = self.unlocked.borrow();
+        unlocked.modes.get(&(entry.device, entry.inode)).copied().unwrap_or(entry.mode)
     }
 }
 
 impl Unlocked {
     fn note(&mut self, holder: BorrowedFd<'_>, full: &[u8], entry: &Entry) -> Result<(), Errno> {
-        if self.modes.contains_key(full) {
+        if self.modes.contains_key(&(entry.device, entry.inode)) {
             return Ok(());
         }
         let journal = match &mut self.journal {
@@ -189,8 +209,8 @@ impl Unlocked {
         let mut text = serde_json::to_vec(&line).map_err(|_never| Errno::EINVAL)?;
         text.push(b'\n');
         journal.write_all(&text).map_err(errno)?;
-        self.folders.push((full.to_vec(), *entry));
-        self.modes.insert(full.to_vec(), entry.mode);
+        self.entries.push((full.to_vec(), *entry));
+        self.modes.insert((entry.device, entry.inode), entry.mode);
         Ok(())
     }
 }
@@ -207,8 +227,8 @@ pub(crate) fn lock_leftovers(holder: BorrowedFd<'_>) -> Result<(), Problem> {
 }
 
 /// The innermost first: those above must be passable for it.
-fn lock(holder: BorrowedFd<'_>, folders: Vec<(Vec<u8>, Entry)>) -> Result<(), Problem> {
-    for (full, entry) in folders.iter().rev() {
+fn lock(holder: BorrowedFd<'_>, entries: Vec<(Vec<u8>, Entry)>) -> Result<(), Problem> {
+    for (full, entry) in entries.iter().rev() {
         let (above, name) = split(full);
         let done =
             reach(holder, above).and_then(|above| set_mode(above.as_fd(), name, entry, entry.mode));

@@ -11,7 +11,15 @@
     reason = "a test says what it expects by failing"
 )]
 
+#[path = "suite/copy.rs"]
+mod copy;
+#[path = "suite/hostile.rs"]
+mod hostile;
 #[path = "suite/kit.rs"]
 mod kit;
 #[path = "suite/overlay.rs"]
 mod overlay;
+#[path = "suite/program.rs"]
+mod program;
+#[path = "suite/random.rs"]
+mod random;

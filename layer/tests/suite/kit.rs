@@ -202,3 +202,11 @@ pub(crate) fn picture(top: &Path, times: Times) -> BTreeMap<Vec<u8>, Picture> {
     }
     all
 }
+
+pub(crate) fn metas(top: &Path) -> BTreeMap<Vec<u8>, fs::Metadata> {
+    let meta = |path: Vec<u8>| {
+        let found = fs::symlink_metadata(top.join(std::ffi::OsStr::from_bytes(&path))).unwrap();
+        (path, found)
+    };
+    picture(top, Times::No).into_keys().map(meta).collect()
+}

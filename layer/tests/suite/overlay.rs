@@ -107,12 +107,12 @@ fn an_edit_of_the_operators_is_shown_and_never_overwritten() {
         [
             "deleted folder d (changed in your folder since the session began)",
             "added folder e (deleted in your folder since the session began)",
-            "added file e/f (its folder \"e\" collides)",
+            "added file e/f (its folder \"e\" is not there in yours)",
             "modified file f (changed in your folder since the session began)",
             "added file g/g (deleted in your folder since the session began)",
             "deleted file h (changed in your folder since the session began)",
             "modified folder k (changed in your folder since the session began)",
-            "added file k/i (its folder \"k\" collides)",
+            "added file k/i (its folder \"k\" is not there in yours)",
             "modified file new (changed in your folder since the session began)",
         ]
     );
