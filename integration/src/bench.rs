@@ -1,7 +1,8 @@
 //! Measured beside its peers, interleaved; ratios are what counts.
 //!
-//! `mews-integration bench [spawn|suspend|pty [ROW…]]`. MEWS_BENCH_ROUNDS sets how often each is measured.
+//! `mews-integration bench [spawn|suspend|checkpoint|pty [ROW…]]`. MEWS_BENCH_ROUNDS sets how often each is measured.
 
+mod checkpoint;
 mod pty;
 mod spawn;
 mod suspend;
@@ -21,6 +22,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     if matches!(group, "suspend" | "all") {
         met.push(suspend::run());
     }
+    if matches!(group, "checkpoint" | "all") {
+        met.push(checkpoint::run());
+    }
     if matches!(group, "pty" | "all") {
         met.push(pty::run(rows));
     }
@@ -30,7 +34,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     }
     match met.as_slice() {
         [] => {
-            println!("no bench named {group:?}: spawn, suspend, pty");
+            println!("no bench named {group:?}: spawn, suspend, checkpoint, pty");
             ExitCode::FAILURE
         }
         met if met.iter().all(|result| matches!(result, Ok(true))) => ExitCode::SUCCESS,

@@ -63,12 +63,8 @@ pub(crate) struct Args {
     /// Most processes
     #[arg(long, value_name = "N")]
     pids: Option<u64>,
-    /// Keep writes to the workspace apart: mews diff, apply, discard, rollback
-    #[arg(long, conflicts_with = "copy")]
-    overlay: bool,
-    /// Work in a private copy of the workspace: the same verbs
-    #[arg(long)]
-    copy: bool,
+    #[command(flatten)]
+    apart: Apart,
     /// One more path that may be read
     #[arg(long, value_name = "PATH")]
     read: Vec<PathBuf>,
@@ -98,6 +94,27 @@ pub(crate) struct Args {
     /// The command; without one: a shell
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Where writes to the workspace go.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct Apart {
+    /// Keep writes to the workspace apart: mews diff, apply, discard, rollback
+    #[arg(long, conflicts_with = "copy")]
+    overlay: bool,
+    /// Work in a private copy of the workspace: the same verbs
+    #[arg(long)]
+    copy: bool,
+}
+
+impl Apart {
+    fn mode(self) -> Option<WorkspaceMode> {
+        match (self.overlay, self.copy) {
+            (true, _) => Some(WorkspaceMode::Overlay),
+            (false, true) => Some(WorkspaceMode::Copy),
+            (false, false) => None,
+        }
+    }
 }
 
 /// What to run, ready to be sent.
@@ -371,11 +388,7 @@ impl Args {
             pids: self.pids,
             walltime: self.timeout.clone(),
             home: self.home.clone(),
-            workspace_mode: match (self.overlay, self.copy) {
-                (true, _) => Some(WorkspaceMode::Overlay),
-                (false, true) => Some(WorkspaceMode::Copy),
-                (false, false) => None,
-            },
+            workspace_mode: self.apart.mode(),
             net: self.net.clone(),
             provider,
         }

@@ -211,37 +211,8 @@ impl Fake {
                 self.tell(cage, Source::Supervisor, &told);
                 plain
             }
-            SupervisorRequest::Checkpoint { cage, .. } => {
-                let suspension = Suspension::new("fake", Vec::new());
-                self.set_phase(cage, Phase::Suspended);
-                self.tell(cage, Source::Supervisor, &EventBody::CageSuspended(suspension.clone()));
-                let mut specs = self.state().specs.clone().into_iter();
-                let taken = CageCheckpoint {
-                    cage,
-                    suspension,
-                    ptys: Vec::new(),
-                    layer: Some(SavedLayer {
-                        mode: WorkspaceMode::Overlay,
-                        copied: wire::Copied::default(),
-                    }),
-                    spec: specs.find(|spec| spec.cage == cage),
-                };
-                Ok((Value::Null, vec![document(&taken)]))
-            }
-            SupervisorRequest::Layer { .. } => {
-                let request = memfd::read(fds.nth(1).unwrap(), 1 << 20).unwrap();
-                let answer = match serde_json::from_slice(&request).unwrap() {
-                    LayerRequest::Diff | LayerRequest::Preview { .. } => {
-                        LayerAnswer::Changes(Changes::default())
-                    }
-                    LayerRequest::Apply { .. } | LayerRequest::Discard { .. } => {
-                        let (done, left) = (Changes::default(), Changes::default());
-                        LayerAnswer::Applied { done, left }
-                    }
-                    LayerRequest::Restore { .. } => LayerAnswer::Done,
-                };
-                Ok((Value::Null, vec![document(&answer)]))
-            }
+            SupervisorRequest::Checkpoint { cage, .. } => self.checkpoint(cage),
+            SupervisorRequest::Layer { .. } => layer(fds.nth(1).unwrap()),
             SupervisorRequest::Layers => Ok((Value::Null, vec![document(&self.state().layers)])),
             SupervisorRequest::ForgetLayer { .. } => plain,
             SupervisorRequest::Kill { cage, cause } | SupervisorRequest::End { cage, cause } => {
@@ -282,6 +253,22 @@ impl Fake {
             | SupervisorRequest::Resize { .. }
             | SupervisorRequest::Signal { .. } => plain,
         })
+    }
+
+    fn checkpoint(&self, cage: CageId) -> Result<(Value, Vec<OwnedFd>), WireError> {
+        let suspension = Suspension::new("fake", Vec::new());
+        self.set_phase(cage, Phase::Suspended);
+        self.tell(cage, Source::Supervisor, &EventBody::CageSuspended(suspension.clone()));
+        let mut specs = self.state().specs.clone().into_iter();
+        let copied = wire::Copied::default();
+        let taken = CageCheckpoint {
+            cage,
+            suspension,
+            ptys: Vec::new(),
+            layer: Some(SavedLayer { mode: WorkspaceMode::Overlay, copied }),
+            spec: specs.find(|spec| spec.cage == cage),
+        };
+        Ok((Value::Null, vec![document(&taken)]))
     }
 
     pub(crate) fn set_phase(&self, cage: CageId, phase: Phase) {
@@ -396,4 +383,18 @@ pub(crate) fn exit(code: Option<u8>, signal: Option<u8>, cause: Cause) -> Exit {
 
 fn document(value: &impl serde::Serialize) -> OwnedFd {
     memfd::sealed("document", &serde_json::to_vec(value).unwrap()).unwrap()
+}
+
+fn layer(request: OwnedFd) -> Result<(Value, Vec<OwnedFd>), WireError> {
+    let request = memfd::read(request, 1 << 20).unwrap();
+    let answer = match serde_json::from_slice(&request).unwrap() {
+        LayerRequest::Diff | LayerRequest::Preview { .. } => {
+            LayerAnswer::Changes(Changes::default())
+        }
+        LayerRequest::Apply { .. } | LayerRequest::Discard { .. } => {
+            LayerAnswer::Applied { done: Changes::default(), left: Changes::default() }
+        }
+        LayerRequest::Restore { .. } => LayerAnswer::Done,
+    };
+    Ok((Value::Null, vec![document(&answer)]))
 }

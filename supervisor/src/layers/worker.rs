@@ -90,7 +90,10 @@ async fn start(
     }
     match serde_json::from_slice(&bytes).map_err(|error| failed("its report", error))? {
         Report::Failed(error) => Err(error),
-        report => Ok(report),
+        report @ (Report::Done
+        | Report::Copied(_)
+        | Report::Changes(_)
+        | Report::Applied { .. }) => Ok(report),
     }
 }
 
