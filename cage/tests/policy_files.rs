@@ -113,11 +113,11 @@ const MISTAKES: &[Mistake] = &[
     ("version = 1\n[fs]\nprotect = []", "unsupported", Some(3), Some("fs.protect"), ""),
     ("version = 1\n[fs]\ngit = true", "unsupported", Some(3), Some("fs.git"), ""),
     (
-        "version = 1\n[fs]\nworkspace = \"overlay\"",
-        "unsupported",
+        "version = 1\n[fs]\nworkspace = \"layered\"",
+        "bad_value",
         Some(3),
         Some("fs.workspace"),
-        "write \"direct\"",
+        "overlay",
     ),
     (
         "version = 1\n[fs]\nhome = \"none\"",
