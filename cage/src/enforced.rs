@@ -1,7 +1,7 @@
 //! A plan as people read it: which walls stand, and by what.
 
 use crate::plan::{CagePlan, Enforcement, HostFacts, Limit, resource};
-use crate::policy::Bytes;
+use crate::policy::{Bytes, Millis};
 use wire::{Enforced, WallState};
 
 impl CagePlan {
@@ -29,10 +29,10 @@ impl CagePlan {
             let name = format!("rlimit.{}", resource::name(limit.resource));
             walls.push(&name, on, limit.hard.to_string());
         }
-        match self.limits.walltime_ms {
-            Some(ms) => walls.push("walltime", on, format!("{ms} ms")),
-            None => walls.push("walltime", WallState::Off, "no limit asked for"),
-        }
+        let time = |ms: u64| Millis(ms).to_string();
+        push_clock(&mut walls, "walltime", self.limits.walltime_ms.map(time));
+        push_clock(&mut walls, "idle", self.limits.idle_ms.map(time));
+        push_clock(&mut walls, "output_bytes", self.limits.output_bytes.map(bytes));
         walls.push("capabilities", on, "none");
         walls.push("no_new_privs", on, "set");
         let rules = self.landlock.rules.len();
@@ -64,6 +64,12 @@ fn push_limit(walls: &mut Enforced, name: &str, limit: Limit, words: impl Fn(u64
         Enforcement::Off => (WallState::Off, "no limit asked for".to_owned()),
     };
     walls.push(name, state, how);
+}
+
+/// Kept by the broker.
+fn push_clock(walls: &mut Enforced, name: &str, value: Option<String>) {
+    let state = if value.is_some() { WallState::Enforced } else { WallState::Off };
+    walls.push(name, state, value.unwrap_or_else(|| "no limit asked for".to_owned()));
 }
 
 fn cpus(milli: u64) -> String {

@@ -198,8 +198,8 @@ impl CagePlan {
     pub fn clocks(&self) -> crate::launch::Clocks {
         crate::launch::Clocks {
             walltime_ms: self.limits.walltime_ms,
-            idle_ms: None,
-            output_bytes: None,
+            idle_ms: self.limits.idle_ms,
+            output_bytes: self.limits.output_bytes,
         }
     }
 

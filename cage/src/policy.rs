@@ -61,6 +61,8 @@ pub struct PolicyLimits {
     pub core_bytes: u64,
     pub ptys: u32,
     pub walltime_ms: Option<u64>,
+    pub idle_ms: Option<u64>,
+    pub output_bytes: Option<u64>,
     pub oom_group: bool,
 }
 
@@ -140,6 +142,8 @@ impl PolicyLimits {
             core_bytes: bytes(file.core).unwrap_or(0),
             ptys: narrow(file.ptys.map(|count| count.0), PTYS_DEFAULT),
             walltime_ms: file.walltime.map(|Millis(ms)| ms),
+            idle_ms: file.idle.map(|Millis(ms)| ms),
+            output_bytes: bytes(file.output_bytes),
             oom_group: file.oom.is_some(),
         }
     }

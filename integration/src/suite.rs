@@ -6,6 +6,7 @@ mod errors;
 mod escape;
 mod exec;
 mod exit;
+mod limits;
 mod restart;
 mod suspend;
 mod terminal;
@@ -25,6 +26,7 @@ pub(crate) fn all() -> Vec<Test> {
         errors::tests(),
         restart::tests(),
         suspend::tests(),
+        limits::tests(),
         agent::tests(),
         escape::tests(),
     ]

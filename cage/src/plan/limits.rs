@@ -45,6 +45,12 @@ pub struct Limits {
     /// The whole cage dies as one.
     pub oom_group: bool,
     pub walltime_ms: Option<u64>,
+    /// Without a key or a byte of output.
+    #[serde(default)]
+    pub idle_ms: Option<u64>,
+    /// Printed by all commands together.
+    #[serde(default)]
+    pub output_bytes: Option<u64>,
     /// Most terminals at once, and `max=` of the cage's own devpts.
     pub ptys: u32,
 }

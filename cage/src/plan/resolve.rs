@@ -212,6 +212,8 @@ fn limits(asked: &PolicyLimits, facts: &HostFacts) -> Result<Limits, PlanError> 
         cpu_milli: Limit::by_cgroup(asked.cpu_milli, facts.cpu),
         oom_group: asked.oom_group,
         walltime_ms: asked.walltime_ms,
+        idle_ms: asked.idle_ms,
+        output_bytes: asked.output_bytes,
         ptys: asked.ptys,
     })
 }

@@ -103,6 +103,8 @@ pub(super) struct LimitsFile {
     pub(super) core: Option<Bytes>,
     pub(super) ptys: Option<Count<1, 4096>>,
     pub(super) walltime: Option<Millis>,
+    pub(super) idle: Option<Millis>,
+    pub(super) output_bytes: Option<Bytes>,
     pub(super) oom: Option<OomMode>,
 }
 

@@ -116,6 +116,23 @@ impl Millis {
     }
 }
 
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(mut rest) = *self;
+        if rest == 0 {
+            return f.write_str("0ms");
+        }
+        for unit in ["d", "h", "m", "s", "ms"] {
+            let factor = unit_ms(unit).unwrap_or(1);
+            if rest >= factor {
+                write!(f, "{}{unit}", rest / factor)?;
+                rest %= factor;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn unit_ms(unit: &str) -> Option<u64> {
     Some(match unit {
         "ms" => 1,
@@ -306,5 +323,18 @@ impl<'de> Deserialize<'de> for Requirement {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_they_are_read() {
+        for text in ["500ms", "30s", "10m", "1h30m", "2d", "1d1h1m1s1ms"] {
+            assert_eq!(Millis::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Millis(90_000).to_string(), "1m30s");
     }
 }

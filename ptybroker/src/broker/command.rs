@@ -212,6 +212,7 @@ impl Broker {
     }
 
     pub(super) fn started(&mut self, order: u64, pid: i32, fds: Vec<OwnedFd>) {
+        self.active_at.set(Instant::now());
         let Some((pty, command)) = self.by_order(order) else { return };
         command.pid = Some(pid);
         command.started = Some(Instant::now());
