@@ -51,6 +51,10 @@ pub(crate) enum Verb {
     Pause(verb::pause::Pause),
     /// Let a paused session go on
     Resume(verb::pause::Resume),
+    /// What cages use: cpu, memory, processes, io, pressure, output
+    Stats(verb::stats::Args),
+    /// The limits of a living cage, or change them
+    Limits(verb::limits::Args),
     /// End a session: TERM, five seconds, KILL
     End(verb::end::Args),
     /// Remove an ended session with all it has kept

@@ -27,7 +27,8 @@ pub struct Circumstances {
     pub oom_killed: bool,
     pub wall_ms: u64,
     pub output_bytes: u64,
-    pub memory_peak_bytes: Option<u64>,
+    /// Of the whole cage.
+    pub cage: Usage,
 }
 
 /// A limit that was met, and which one.
@@ -47,8 +48,7 @@ pub fn conclude(end: &End, circumstances: &Circumstances) -> Exit {
     let mut usage = Usage {
         wall_ms: circumstances.wall_ms,
         output_bytes: circumstances.output_bytes,
-        memory_peak_bytes: circumstances.memory_peak_bytes,
-        ..Usage::default()
+        ..circumstances.cage.clone()
     };
     let alarm = circumstances.alarm.as_ref();
     let ordered = circumstances.ending.or(alarm.map(|alarm| alarm.cause));

@@ -21,6 +21,7 @@ mod files;
 mod host;
 mod last_words;
 mod launch;
+mod limits;
 mod mounts;
 mod one_shot;
 pub mod options;
@@ -34,6 +35,7 @@ mod server;
 mod sessiond;
 mod signals;
 mod spawn;
+mod stats;
 mod supervisor;
 mod suspend;
 #[expect(unsafe_code, reason = "fork, mounts and the like, which nix does not wrap safely")]

@@ -22,9 +22,11 @@ pub mod event;
 pub mod exit;
 pub mod frame;
 pub mod ids;
+pub mod limits;
 pub mod recording;
 pub mod size;
 pub mod spawn;
+pub mod stats;
 pub mod supervisor;
 pub mod suspend;
 

@@ -70,6 +70,7 @@ impl LimitsFile {
             walltime: child.walltime.or(self.walltime),
             idle: child.idle.or(self.idle),
             output_bytes: child.output_bytes.or(self.output_bytes),
+            io: child.io.or(self.io),
             oom: child.oom.or(self.oom),
         }
     }

@@ -67,7 +67,7 @@ const KEYS: &[(&str, Rule)] = &[
     ("limits.idle", Rule::Built),
     ("limits.workspace_bytes", Rule::Later),
     ("limits.workspace_inodes", Rule::Later),
-    ("limits.io", Rule::Later),
+    ("limits.io", Rule::Built),
     ("limits.output_bytes", Rule::Built),
     ("limits.oom", only(&["group"], &[])),
     ("process", Rule::Table),

@@ -36,7 +36,7 @@ pub struct Command {
     /// What is to be started when its viewer is there.
     held: Option<BrokerExec>,
     /// Who waits to hear that it runs.
-    waiting: Option<Reply>,
+    pub waiting: Option<Reply>,
     /// Signals that came before it ran.
     early_signals: Vec<i32>,
 }

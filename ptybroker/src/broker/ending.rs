@@ -7,7 +7,7 @@
 //!    ten minutes after the last sign of either.
 
 use super::command::Command;
-use super::timing::words;
+use super::timing::{millis, words};
 use super::{Broker, Happening, Phase};
 use crate::clocks::Alarm;
 use crate::exit::{self, Alarmed, Circumstances, End};
@@ -24,8 +24,9 @@ const ALONE_MAX: Duration = Duration::from_secs(600);
 impl Broker {
     /// Everything that a command printed is kept.
     pub(super) fn drained(&mut self, pty: PtyId, bytes: u64, lines: u64) {
+        self.look_at_pids();
         let oom_killed = self.counters.oom_kills();
-        let peak = self.counters.memory_peak_bytes();
+        let cage = self.counters.usage();
         let (ending, alarm) = (self.ending, self.alarm.clone());
         let Some(command) = self.commands.get_mut(&pty) else { return };
         let circumstances = Circumstances {
@@ -34,7 +35,7 @@ impl Broker {
             oom_killed: oom_killed > command.oom_kills_before,
             wall_ms: command.started.map_or(0, |at| millis(at.elapsed())),
             output_bytes: bytes,
-            memory_peak_bytes: peak,
+            cage,
         };
         let end = command.end.clone().unwrap_or(End::Lost);
         let exit = exit::conclude(&end, &circumstances);
@@ -89,6 +90,10 @@ impl Broker {
         for command in self.commands.values_mut().filter(|command| command.end.is_none()) {
             command.end = Some(End::Lost);
             command.tell(Tell::PayloadEnded);
+            // It died before pid 1 could say that it runs: its exit tells.
+            if let Some(reply) = command.waiting.take() {
+                reply.done();
+            }
         }
         if self.main.is_none() && self.phase != Phase::Ended {
             self.lost_before_main();
@@ -114,6 +119,8 @@ impl Broker {
 
     pub(super) fn alarm(&mut self, alarm: Alarm) {
         match alarm {
+            // It rang before it was changed, or before the cage stood still.
+            Alarm::Walltime | Alarm::Idle if !self.is_over(alarm) => self.restart_clocks(),
             Alarm::Walltime => {
                 let limit = words(self.clocks.walltime_ms);
                 self.end_for(Cause::Walltime, "walltime", &format!("it ran for {limit}"));
@@ -137,15 +144,18 @@ impl Broker {
             {
                 self.tell_oom();
             }
-            Alarm::PidsMet
-                if self.counters.pids_met() > self.told.pids_met_before && !self.told.pids =>
-            {
-                self.told.pids = true;
-                let message = "a fork was refused: the cage has as many processes as it may have";
-                let (limit, message) = ("pids".to_owned(), message.to_owned());
-                self.log(&EventBody::CageLimit { limit, message });
-            }
-            Alarm::AtMemoryLimit | Alarm::OomKill | Alarm::PidsMet => {}
+            Alarm::PidsMet => self.look_at_pids(),
+            Alarm::AtMemoryLimit | Alarm::OomKill => {}
+        }
+    }
+
+    /// Also when somebody asks and when a command ends: v1 wakes nobody who waits for this.
+    pub(super) fn look_at_pids(&mut self) {
+        if !self.told.pids && self.counters.pids_met() > self.told.pids_met_before {
+            self.told.pids = true;
+            let message = "a fork was refused: the cage has as many processes as it may have";
+            let (limit, message) = ("pids".to_owned(), message.to_owned());
+            self.log(&EventBody::CageLimit { limit, message });
         }
     }
 
@@ -198,8 +208,4 @@ impl Broker {
             drop(inbox.send(Happening::LeftAlone));
         });
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

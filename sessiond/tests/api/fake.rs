@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
 use wire::control::{self, Hello, Message};
+use wire::limits::LimitsView;
+use wire::stats::Stats;
 use wire::supervisor::{CageState, Phase, PtyState, Spawned, SupervisorNotice, SupervisorRequest};
 use wire::{
     CageId, Cause, Enforced, ErrorCode, Event, EventBody, Exit, PtyId, Source, SpawnSpec,
@@ -204,6 +206,20 @@ impl Fake {
                 let told = EventBody::CageResumed { suspended_ms: 5 };
                 self.tell(cage, Source::Supervisor, &told);
                 plain
+            }
+            SupervisorRequest::Stats { .. } => {
+                assert_eq!(fds.len(), 1, "an authority comes with it");
+                Ok((json!(Stats { ran_ms: Some(7), ..Stats::default() }), Vec::new()))
+            }
+            SupervisorRequest::Limits { .. } => Ok((json!(LimitsView::default()), Vec::new())),
+            SupervisorRequest::SetLimits { cage, set } => {
+                assert_eq!(fds.len(), 1, "an authority comes with it");
+                let mut enforced = Enforced::default();
+                enforced.push("cgroup.memory", WallState::Enforced, set["memory"].to_string());
+                let told = EventBody::CageLimits { changes: Vec::new(), enforced };
+                self.tell(cage, Source::Supervisor, &told);
+                let seq = self.state().cages.get(&cage).map_or(0, |known| known.supervisor_seq);
+                Ok((json!(LimitsView { seq, ..LimitsView::default() }), Vec::new()))
             }
             SupervisorRequest::Kill { cage, cause } | SupervisorRequest::End { cage, cause } => {
                 assert_eq!(fds.len(), 1, "an authority comes with it");

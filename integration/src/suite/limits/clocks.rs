@@ -36,7 +36,7 @@ pub(super) fn output_terminal(sandbox: &Sandbox) -> anyhow::Result<()> {
     let exit = ended(sandbox, &run.session)?;
     met(&exit, "limit", "output_bytes")?;
     ensure!(limits_met(sandbox, &run.session)? == ["output_bytes"], "the event");
-    near.is_unharmed(sandbox)
+    near.ends_unharmed(sandbox)
 }
 
 /// Each prints less than the cage may, together they print more.
