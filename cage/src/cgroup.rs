@@ -13,15 +13,19 @@ mod events;
 mod freezer;
 mod group;
 mod hierarchy;
+mod io;
 mod layout;
 mod limits;
+mod measure;
 mod members;
 
 pub use events::{Counter, Counters};
 pub use freezer::Freezer;
 pub use group::{Controller, GroupPath, Version};
+pub use io::Disk;
 pub use layout::{Layout, LimitFacts};
-pub use limits::Limits;
+pub use limits::{IoLimit, Limits};
+pub use measure::io_bytes;
 
 use group::Group;
 use serde::{Deserialize, Serialize};
@@ -42,6 +46,8 @@ pub enum CgroupError {
     Limit { wall: &'static str, path: PathBuf, message: String },
     #[error("{wall}: asked for {wanted}, the kernel says {got} (cgroup {})", path.display())]
     Mismatch { wall: &'static str, path: PathBuf, wanted: u64, got: String },
+    #[error("cgroup.memory: {used} bytes are in use, and a limit of {wanted} would kill")]
+    InUse { used: u64, wanted: u64 },
     #[error("{wall}: this host has no cgroup controller for it that can be used")]
     Absent { wall: &'static str },
     #[error("{}: {source}", path.display())]
@@ -60,6 +66,7 @@ impl CgroupError {
     pub fn wall(&self) -> &'static str {
         match self {
             Self::Limit { wall, .. } | Self::Mismatch { wall, .. } | Self::Absent { wall } => wall,
+            Self::InUse { .. } => Controller::Memory.wall(),
             Self::Create { .. }
             | Self::File { .. }
             | Self::StillAlive { .. }
@@ -113,6 +120,21 @@ impl CageCgroup {
             }
         }
         Ok(())
+    }
+
+    /// Writes those limits that are not as they were, and reads them back.
+    ///
+    /// # Errors
+    /// The kernel refused one; those before it are written. [`CgroupError::InUse`]: memory that it
+    /// cannot take back without killing.
+    pub fn change(&self, from: &Limits, to: &Limits) -> Result<(), CgroupError> {
+        self.groups.iter().try_for_each(|group| limits::change(group, from, to))
+    }
+
+    /// By what a controller's limit can be set in this cage.
+    #[must_use]
+    pub fn carries(&self, controller: Controller) -> Option<Version> {
+        self.groups.iter().find(|group| group.has(controller)).map(Group::version)
     }
 
     /// The groups that an earlier process made. Those that are gone are left out.

@@ -1,7 +1,8 @@
 //! A plan as people read it: which walls stand, and by what.
 
-use crate::plan::{CagePlan, Enforcement, HostFacts, Limit, resource};
-use crate::policy::Bytes;
+use crate::plan::{CagePlan, Controller, Enforcement, HostFacts, Limit, Limits, NO_DISK, resource};
+use crate::policy::{Bytes, Millis, limit_words};
+use wire::limits::Unit;
 use wire::{Enforced, WallState, WorkspaceMode};
 
 impl CagePlan {
@@ -27,19 +28,31 @@ impl CagePlan {
         }
         walls.push("network", on, self.network());
         let bytes = |value| Bytes(value).to_string();
-        push_limit(&mut walls, "cgroup.memory", self.limits.memory, bytes);
-        push_limit(&mut walls, "cgroup.swap", self.limits.swap, bytes);
-        push_limit(&mut walls, "cgroup.pids", self.limits.pids, |value| value.to_string());
-        push_limit(&mut walls, "cgroup.cpu", self.limits.cpu_milli, cpus);
+        for (name, limit) in [
+            ("cgroup.memory", self.limits.memory),
+            ("cgroup.swap", self.limits.swap),
+            ("cgroup.pids", self.limits.pids),
+            ("cgroup.cpu", self.limits.cpu_milli),
+            ("cgroup.io", self.limits.io),
+        ] {
+            let value = limit_words(unit(name), limit.value);
+            let (state, how) = by(name, limit, &self.limits, facts);
+            let how = match state {
+                WallState::Enforced | WallState::Emulated => format!("{how}, {value}"),
+                WallState::Absent => format!("{value} asked for, but {how}"),
+                WallState::Off => how,
+            };
+            walls.push(name, state, how);
+        }
         walls.push("ptys", on, format!("at most {} terminals", self.limits.ptys));
         for limit in &self.rlimits {
             let name = format!("rlimit.{}", resource::name(limit.resource));
             walls.push(&name, on, limit.hard.to_string());
         }
-        match self.limits.walltime_ms {
-            Some(ms) => walls.push("walltime", on, format!("{ms} ms")),
-            None => walls.push("walltime", WallState::Off, "no limit asked for"),
-        }
+        let time = |ms: u64| Millis(ms).to_string();
+        push_clock(&mut walls, "walltime", self.limits.walltime_ms.map(time));
+        push_clock(&mut walls, "idle", self.limits.idle_ms.map(time));
+        push_clock(&mut walls, "output_bytes", self.limits.output_bytes.map(bytes));
         walls.push("capabilities", on, "none");
         walls.push("no_new_privs", on, "set");
         let rules = self.landlock.rules.len();
@@ -58,21 +71,56 @@ impl CagePlan {
     }
 }
 
-fn push_limit(walls: &mut Enforced, name: &str, limit: Limit, words: impl Fn(u64) -> String) {
-    let value = limit.value.map(&words).unwrap_or_default();
-    let (state, how) = match limit.by {
-        Enforcement::CgroupV1 => (WallState::Enforced, format!("cgroup v1, {value}")),
-        Enforcement::CgroupV2 => (WallState::Enforced, format!("cgroup v2, {value}")),
-        Enforcement::Rlimit => (WallState::Emulated, format!("rlimit NPROC, {value}")),
-        Enforcement::Absent => (
-            WallState::Absent,
-            format!("{value} asked for, but no cgroup here that we may write to"),
-        ),
-        Enforcement::Off => (WallState::Off, "no limit asked for".to_owned()),
-    };
-    walls.push(name, state, how);
+fn unit(wall: &str) -> Unit {
+    match wall {
+        "cgroup.pids" => Unit::Count,
+        "cgroup.cpu" => Unit::MilliCpu,
+        "cgroup.io" => Unit::BytesPerSecond,
+        _ => Unit::Bytes,
+    }
 }
 
-fn cpus(milli: u64) -> String {
-    format!("{}.{:03} CPUs", milli / 1000, milli % 1000)
+/// What holds a limit of a cgroup, or why nothing does.
+pub(crate) fn by(
+    wall: &str,
+    limit: Limit,
+    limits: &Limits,
+    facts: &HostFacts,
+) -> (WallState, String) {
+    let is_io = wall == "cgroup.io";
+    let (state, how) = match limit.by {
+        // The kernel's own writer of v1 works for nobody's account.
+        Enforcement::CgroupV1 if is_io => (
+            WallState::Emulated,
+            "cgroup v1 (reads and direct writes; not those through the cache)",
+        ),
+        Enforcement::CgroupV1 => (WallState::Enforced, "cgroup v1"),
+        Enforcement::CgroupV2 => (WallState::Enforced, "cgroup v2"),
+        Enforcement::Rlimit => (WallState::Emulated, "rlimit NPROC"),
+        Enforcement::Absent if is_io && facts.io != Controller::Absent => {
+            (WallState::Absent, NO_DISK)
+        }
+        Enforcement::Absent => (WallState::Absent, "no cgroup here that we may write to"),
+        Enforcement::Off => (WallState::Off, NOT_ASKED),
+    };
+    let dies = wall == "cgroup.memory" && limits.oom_group && state == WallState::Enforced;
+    let how = if dies { format!("{how}, the whole cage dies at it") } else { how.to_owned() };
+    (state, how)
+}
+
+/// A limit that the broker keeps.
+pub(crate) fn by_broker(is_set: bool) -> (WallState, String) {
+    if is_set {
+        (WallState::Enforced, "the broker".to_owned())
+    } else {
+        (WallState::Off, NOT_ASKED.to_owned())
+    }
+}
+
+pub(crate) const NOT_ASKED: &str = "no limit asked for";
+
+/// Kept by the broker.
+fn push_clock(walls: &mut Enforced, name: &str, value: Option<String>) {
+    let state = if value.is_some() { WallState::Enforced } else { WallState::Off };
+    walls.push(name, state, value.unwrap_or_else(|| NOT_ASKED.to_owned()));
 }

@@ -4,6 +4,7 @@
 //! descriptor is named there. It has no arguments and no environment that matter.
 
 use serde::{Deserialize, Serialize};
+pub use wire::broker::Clocks;
 use wire::{CageId, RunId, SessionId};
 
 /// Where the broker finds its [`Boot`].
@@ -54,6 +55,28 @@ pub struct BootFds {
     pub cgroup_events: Option<i32>,
     /// v1 `memory.max_usage_in_bytes`, v2 `memory.peak`.
     pub memory_peak: Option<i32>,
+    /// v1 `cpuacct.usage` (no key, nanoseconds), v2 `cpu.stat`/`usage_usec`.
+    pub cpu_usage: Option<CounterFile>,
+    /// v2 `pids.peak`.
+    pub pids_peak: Option<i32>,
+    /// v1 `blkio.throttle.io_service_bytes_recursive`, v2 `io.stat`.
+    pub io_usage: Option<IoFile>,
+}
+
+/// A file that says what was read from and written to devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoFile {
+    pub fd: i32,
+    /// Which of the two forms it has.
+    pub v2: bool,
+}
+
+#[cfg(feature = "policy")]
+impl IoFile {
+    #[must_use]
+    pub fn version(&self) -> crate::cgroup::Version {
+        if self.v2 { crate::cgroup::Version::V2 } else { crate::cgroup::Version::V1 }
+    }
 }
 
 /// A file of `key value` lines and the key that counts.
@@ -62,14 +85,6 @@ pub struct BootFds {
 pub struct CounterFile {
     pub fd: i32,
     pub key: String,
-}
-
-/// The clocks that must run without a supervisor.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Clocks {
-    pub walltime_ms: Option<u64>,
-    pub idle_ms: Option<u64>,
-    pub output_bytes: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,6 +6,7 @@
 //! file system. What the plan does not know: cgroup paths, descriptors, and which throw-away mount
 //! point stands for a source (see [`crate::bwrap`]).
 
+mod change;
 mod error;
 mod expected;
 mod facts;
@@ -16,9 +17,11 @@ mod paths;
 mod resolve;
 mod workspace;
 
+pub use change::{Carried, change_words};
 pub use error::PlanError;
 pub use expected::{Expected, WallMismatch};
 pub use facts::{Controller, HostFacts, HostPaths, Operator, PathKind, RealPaths, Request};
+pub(crate) use limits::NO_DISK;
 pub use limits::{Enforcement, Limit, Limits, resource};
 pub use resolve::resolve;
 
@@ -217,11 +220,7 @@ impl CagePlan {
     /// The clocks that the broker keeps.
     #[must_use]
     pub fn clocks(&self) -> crate::launch::Clocks {
-        crate::launch::Clocks {
-            walltime_ms: self.limits.walltime_ms,
-            idle_ms: None,
-            output_bytes: None,
-        }
+        self.limits.clocks()
     }
 
     /// What the broker keeps of each terminal.

@@ -5,6 +5,7 @@
 
 mod error;
 mod file;
+mod limit;
 mod load;
 mod merge;
 mod overrides;
@@ -16,6 +17,7 @@ mod values;
 
 pub use error::{PolicyError, Problem};
 pub use file::{Missing, OnRefuse, Said, SocketRule, TmpfsFile as TmpfsRule};
+pub use limit::{limit_value, limit_words};
 pub use load::load;
 pub use overrides::BadFlag;
 pub use paths::{Base, Connect, EnvName, PathRule};
@@ -63,6 +65,10 @@ pub struct PolicyLimits {
     pub core_bytes: u64,
     pub ptys: u32,
     pub walltime_ms: Option<u64>,
+    pub idle_ms: Option<u64>,
+    pub output_bytes: Option<u64>,
+    /// Bytes a second, each way.
+    pub io_bytes: Option<u64>,
     pub oom_group: bool,
 }
 
@@ -143,6 +149,9 @@ impl PolicyLimits {
             core_bytes: bytes(file.core).unwrap_or(0),
             ptys: narrow(file.ptys.map(|count| count.0), PTYS_DEFAULT),
             walltime_ms: file.walltime.map(|Millis(ms)| ms),
+            idle_ms: file.idle.map(|Millis(ms)| ms),
+            output_bytes: bytes(file.output_bytes),
+            io_bytes: file.io.map(|speed| speed.0),
             oom_group: file.oom.is_some(),
         }
     }

@@ -87,6 +87,7 @@ fn limit_checks(facts: &LimitFacts) -> Vec<Check> {
         limit("cgroup.swap", facts.swap, "swap limits are absent"),
         limit("cgroup.pids", facts.pids, "pids limits become an rlimit; policy `ci` refuses"),
         limit("cgroup.cpu", facts.cpu, "cpu limits are absent"),
+        limit("cgroup.io", facts.io, "io limits are absent"),
         kill,
     ]
 }

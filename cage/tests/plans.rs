@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails in a fixture fails the test")]
 
 use cage::bwrap::{self, BwrapFds, Sources};
+use cage::cgroup::Disk;
 use cage::orders::Access;
 use cage::plan::{
     CagePlan, Controller, Enforcement, HostFacts, HostPaths, MountKind, Operator, PathKind,
@@ -109,6 +110,11 @@ impl HostPaths for Fake {
             "/home/bob" => 1001,
             _ => 0,
         })
+    }
+
+    fn disk(&self, path: &Path) -> Option<Disk> {
+        let disk = Disk { major: 8, minor: 16 };
+        (path.to_str()? == "/home/ann/code").then_some(disk)
     }
 }
 
@@ -328,6 +334,34 @@ fn a_wall_that_is_missing_is_a_refusal_with_its_name() {
         let result = resolve(policy, &facts, &ann("/home/ann/code"), &Fake::debian());
         let named = result.err().map(|error| WireError::from(error).details["wall"].clone());
         assert_eq!(named.as_ref().and_then(|wall| wall.as_str()), wall);
+    }
+}
+
+#[test]
+fn io_is_limited_where_there_is_a_disk() {
+    let file = |require: &str| {
+        let text = format!(
+            "version = 1\nname = \"slow\"\nextends = \"shell\"\n{require}\n[limits]\nio = \"50M\"\n"
+        );
+        let source = PolicySource::File { path: "./slow.toml".to_owned(), text };
+        policy::load(&source, &[]).unwrap()
+    };
+    let (free, strict) = (file(""), file("require = [\"cgroup.io\"]"));
+    for (io, workspace, state, required) in [
+        (Controller::V2, "/home/ann/code", WallState::Enforced, true),
+        (Controller::V1, "/home/ann/code", WallState::Emulated, true),
+        (Controller::V2, "/home/ann/other", WallState::Absent, false),
+        (Controller::Absent, "/home/ann/code", WallState::Absent, false),
+    ] {
+        let facts = HostFacts { io, ..facts() };
+        let mut tree = Fake::debian();
+        tree.0.insert("/home/ann/other", "d");
+        let plan = resolve(&free, &facts, &ann(workspace), &tree).unwrap();
+        assert_eq!(plan.enforced(&facts).state("cgroup.io"), Some(state), "{workspace}");
+        let bytes = plan.limits.of_cgroup().io.map(|limit| limit.bytes);
+        assert_eq!(bytes, (state != WallState::Absent).then_some(50 << 20));
+        let strict = resolve(&strict, &facts, &ann(workspace), &tree);
+        assert_eq!(strict.is_ok(), required, "{workspace}: {:?}", strict.err());
     }
 }
 

@@ -142,9 +142,9 @@ const MISTAKES: &[Mistake] = &[
         Some("net.provider"),
         "",
     ),
-    ("version = 1\n[limits]\nidle = \"1h\"", "unsupported", Some(3), Some("limits.idle"), ""),
-    ("version = 1\n[limits]\nio = \"1M\"", "unsupported", Some(3), Some("limits.io"), ""),
-    ("version = 1\n[limits]\noutput_bytes = 1", "unsupported", Some(3), None, ""),
+    ("version = 1\n[limits]\nidle = \"never\"", "bad_value", Some(3), Some("limits.idle"), "30s"),
+    ("version = 1\n[limits]\noutput_bytes = \"1X\"", "bad_value", Some(3), None, "unit"),
+    ("version = 1\n[limits]\nio = 0", "bad_value", Some(3), Some("limits.io"), "for ever"),
     ("version = 1\n[limits]\nworkspace_bytes = 1", "unsupported", Some(3), None, ""),
     (
         "version = 1\n[process]\nseccomp = \"log\"",
@@ -232,6 +232,8 @@ fn a_child_adds_to_lists_and_replaces_the_rest() {
         [limits]
         memory = "1.5G"
         walltime = "1h30m"
+        idle = "30m"
+        output_bytes = "1G"
         cpu = 1.5
         [env]
         pass = ["FOO"]
@@ -245,6 +247,8 @@ fn a_child_adds_to_lists_and_replaces_the_rest() {
     assert_eq!(policy.files, ["./my.toml", "preset shell", "preset base"]);
     assert_eq!(policy.limits.memory_bytes, Some(3 << 29));
     assert_eq!(policy.limits.walltime_ms, Some(5_400_000));
+    assert_eq!(policy.limits.idle_ms, Some(1_800_000));
+    assert_eq!(policy.limits.output_bytes, Some(1 << 30));
     assert_eq!(policy.limits.cpu_milli, Some(1500));
     assert_eq!(policy.limits.pids, Some(512), "shell's");
     assert_eq!(policy.limits.nofile, Some(4096), "base's");

@@ -89,6 +89,16 @@ impl Api {
         self.call("POST", path, body.into(), repeat).await
     }
 
+    /// Twice is the same as once.
+    pub(crate) async fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::new(error.to_string()))?;
+        typed(&self.call("PATCH", path, body.into(), Repeat::Safe).await?)
+    }
+
     pub(crate) async fn delete(&self, path: &str) -> Result<Reply, Failure> {
         self.call("DELETE", path, Bytes::new(), Repeat::Safe).await
     }
@@ -265,22 +275,30 @@ impl Api {
 
     /// sessiond is there and says that the supervisor is not. One that listens needs only be found.
     async fn start_supervisor(&self) -> Result<(), Failure> {
+        self.start_if_gone().await?;
+        self.supervisor_is_back().await
+    }
+
+    async fn start_if_gone(&self) -> Result<(), Failure> {
         let dirs = self.dirs.clone();
         tokio::task::spawn_blocking(move || {
             connect::start(&dirs, || connect::supervisor_is_there(&dirs))
         })
         .await
-        .map_err(|error| Failure::new(error.to_string()))??;
-        self.supervisor_is_back().await
+        .map_err(|error| Failure::new(error.to_string()))?
     }
 
     /// sessiond finds the new supervisor by itself; this waits until it says so.
     async fn supervisor_is_back(&self) -> Result<(), Failure> {
         let mut turn = tokio::time::interval(std::time::Duration::from_millis(20));
-        for _turn in 0..250 {
+        for number in 1..=250 {
             turn.tick().await;
             if self.readiness().await.is_ok_and(|ready| ready.supervisor) {
                 return Ok(());
+            }
+            // One that was dying when it was looked for still listened; it is gone now.
+            if number % 10 == 0 {
+                self.start_if_gone().await?;
             }
         }
         Err(Failure::unreachable("the supervisor was started, but sessiond has not found it"))

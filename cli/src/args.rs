@@ -63,6 +63,10 @@ pub(crate) enum Verb {
     Apply(verb::changes::Apply),
     /// Throw away what a session has changed
     Discard(verb::changes::Discard),
+    /// What cages use: cpu, memory, processes, io, pressure, output
+    Stats(verb::stats::Args),
+    /// The limits of a living cage, or change them
+    Limits(verb::limits::Args),
     /// End a session: TERM, five seconds, KILL
     End(verb::end::Args),
     /// Remove an ended session with all it has kept

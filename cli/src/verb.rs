@@ -10,6 +10,7 @@ pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod inspect;
 pub(crate) mod kill;
+pub(crate) mod limits;
 pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod pause;
@@ -17,6 +18,7 @@ pub(crate) mod policy;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod shell;
+pub(crate) mod stats;
 pub(crate) mod wait;
 mod watching;
 
@@ -45,6 +47,8 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Diff(args) => changes::diff(&args, say).await,
         Verb::Apply(args) => changes::apply(&args, say).await,
         Verb::Discard(args) => changes::discard(&args, say).await,
+        Verb::Stats(args) => stats::run(&args, say).await,
+        Verb::Limits(args) => limits::run(&args, say).await,
         Verb::End(args) => end::run(&args, say).await,
         Verb::Rm(args) => rm::run(&args, say).await,
         Verb::Policy(args) => policy::run(&args, say),

@@ -1,6 +1,7 @@
 //! What the broker is given: the boot text at descriptor 3 and the descriptors that it names.
 
 use crate::sys;
+use cage::cgroup::{Version, io_bytes};
 use cage::launch::{BOOT_FD, Boot, CounterFile};
 use link::Listener;
 use nix::fcntl::{OFlag, openat};
@@ -10,6 +11,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
+use wire::Usage;
 
 const BOOT_BYTES_MAX: usize = 4 << 20;
 
@@ -54,6 +56,9 @@ pub struct Counters {
     pub memory: Option<Counter>,
     pub pids: Option<Counter>,
     peak: Option<File>,
+    cpu: Option<Counter>,
+    pids_peak: Option<File>,
+    io: Option<(Version, File)>,
 }
 
 #[derive(Debug)]
@@ -100,6 +105,12 @@ pub fn take() -> Result<Booted, BootError> {
             memory: counter(&mut taken, fds.memory_events)?,
             pids: counter(&mut taken, fds.pids_events)?,
             peak: taken.take_if(fds.memory_peak)?.map(File::from),
+            cpu: counter(&mut taken, fds.cpu_usage)?,
+            pids_peak: taken.take_if(fds.pids_peak)?.map(File::from),
+            io: match fds.io_usage {
+                Some(file) => Some((file.version(), taken.take(file.fd)?.into())),
+                None => None,
+            },
         },
         oom_event: taken.take_if(fds.oom_event)?,
         boot,
@@ -167,14 +178,29 @@ impl Counters {
         self.pids.as_ref().map_or(0, Counter::read)
     }
 
-    #[must_use]
-    pub fn memory_peak_bytes(&self) -> Option<u64> {
+    fn memory_peak_bytes(&self) -> Option<u64> {
         read_text(self.peak.as_ref()?).trim().parse().ok()
+    }
+
+    /// Of the whole cage so far, as far as it is counted.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let cpu = self.cpu.as_ref();
+        let io = self.io.as_ref().map(|(version, file)| io_bytes(*version, &read_text(file)));
+        Usage {
+            memory_peak_bytes: self.memory_peak_bytes(),
+            // v1 counts nanoseconds, and has no key.
+            cpu_us: cpu.map(|cpu| cpu.read() / if cpu.key.is_empty() { 1000 } else { 1 }),
+            pids_peak: self.pids_peak.as_ref().and_then(|file| read_text(file).trim().parse().ok()),
+            read_bytes: io.map(|(read, _)| read),
+            write_bytes: io.map(|(_, written)| written),
+            ..Usage::default()
+        }
     }
 }
 
 fn read_text(file: &File) -> String {
-    let mut bytes = [0_u8; 1024];
+    let mut bytes = [0_u8; 4096];
     let length = file.read_at(&mut bytes, 0).unwrap_or(0);
     String::from_utf8_lossy(bytes.get(..length).unwrap_or_default()).into_owned()
 }

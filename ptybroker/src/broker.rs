@@ -15,12 +15,13 @@ pub mod ending;
 pub mod requests;
 pub mod starting;
 pub mod suspending;
+pub mod timing;
 
 use crate::boot::{Booted, Counters};
 use crate::clocks::{self, Alarm};
 use crate::control::{self, Inbound, Outgoing, Reply};
 use crate::events::EventLog;
-use crate::exit::End;
+use crate::exit::{Alarmed, End};
 use crate::init_link::InitLink;
 use crate::terminal::{Output, Shared, TerminalEvent};
 use cage::launch::Clocks;
@@ -34,8 +35,8 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
 use suspending::{HeldBack, Stillness};
+use timing::Timing;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use wire::broker::BrokerNotice;
 use wire::{Cause, EventBody, Exit, PtyId};
@@ -105,7 +106,6 @@ pub async fn run(booted: Booted) -> ExitCode {
     };
     let broker = Broker {
         output: Rc::new(Output::limited(boot.clocks.output_bytes)),
-        walltime_left_ms: boot.clocks.walltime_ms,
         clocks: boot.clocks,
         ptys_max: boot.ptys_max,
         oom_group: boot.fds.oom_group,
@@ -167,12 +167,9 @@ struct Broker {
     next_order: u64,
     main: Option<PtyId>,
     ending: Option<Cause>,
-    alarm: Option<Cause>,
+    alarm: Option<Alarmed>,
     told: Told,
-    running_clocks: Vec<AbortHandle>,
-    /// Since when the clocks run, and what walltime was left then, in milliseconds.
-    clocks_since: Option<Instant>,
-    walltime_left_ms: Option<u64>,
+    timing: Timing,
     stillness: Stillness,
     held_back: Vec<HeldBack>,
     cage_gone: bool,
@@ -219,9 +216,7 @@ impl Broker {
             main: None,
             ending: None,
             alarm: None,
-            running_clocks: Vec::new(),
-            clocks_since: None,
-            walltime_left_ms: None,
+            timing: Timing::default(),
             stillness: Stillness::Going,
             held_back: Vec::new(),
             cage_gone: false,

@@ -28,21 +28,20 @@ pub enum Alarm {
 
 type Inbox = mpsc::UnboundedSender<Happening>;
 
-/// Rings once, after `ms`.
+/// Rings once, after this time.
 #[must_use]
-pub fn walltime(ms: u64, inbox: Inbox) -> AbortHandle {
+pub fn walltime(left: Duration, inbox: Inbox) -> AbortHandle {
     let rings = async move {
-        tokio::time::sleep(Duration::from_millis(ms)).await;
+        tokio::time::sleep(left).await;
         ring(&inbox, Alarm::Walltime);
     };
     tokio::task::spawn_local(rings).abort_handle()
 }
 
-/// Rings once, when nothing was active for `ms`.
+/// Rings once, when nothing was active for so long.
 #[must_use]
-pub fn idle(ms: u64, active_at: Rc<Cell<Instant>>, inbox: Inbox) -> AbortHandle {
+pub fn idle(limit: Duration, active_at: Rc<Cell<Instant>>, inbox: Inbox) -> AbortHandle {
     let rings = async move {
-        let limit = Duration::from_millis(ms);
         while active_at.get().elapsed() < limit {
             tokio::time::sleep_until(active_at.get() + limit).await;
         }

@@ -22,12 +22,20 @@ pub struct Circumstances {
     /// Somebody was about to end it, and why.
     pub ending: Option<Cause>,
     /// The broker itself ended it.
-    pub alarm: Option<Cause>,
+    pub alarm: Option<Alarmed>,
     /// The kernel killed for memory since this payload began.
     pub oom_killed: bool,
     pub wall_ms: u64,
     pub output_bytes: u64,
-    pub memory_peak_bytes: Option<u64>,
+    /// Of the whole cage.
+    pub cage: Usage,
+}
+
+/// A limit that was met, and which one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alarmed {
+    pub cause: Cause,
+    pub message: Option<String>,
 }
 
 const SIGKILL: u8 = 9;
@@ -40,10 +48,11 @@ pub fn conclude(end: &End, circumstances: &Circumstances) -> Exit {
     let mut usage = Usage {
         wall_ms: circumstances.wall_ms,
         output_bytes: circumstances.output_bytes,
-        memory_peak_bytes: circumstances.memory_peak_bytes,
-        ..Usage::default()
+        ..circumstances.cage.clone()
     };
-    let ordered = circumstances.ending.or(circumstances.alarm);
+    let alarm = circumstances.alarm.as_ref();
+    let ordered = circumstances.ending.or(alarm.map(|alarm| alarm.cause));
+    let message = alarm.filter(|_| circumstances.ending.is_none()).and_then(|a| a.message.clone());
     let for_memory = circumstances.oom_killed.then_some(Cause::Oom);
     let (code, signal, core, cause) = match end {
         End::NotStarted { errno, what } => {
@@ -63,7 +72,7 @@ pub fn conclude(end: &End, circumstances: &Circumstances) -> Exit {
             (report.code, report.signal, report.core, cause)
         }
     };
-    Exit { code, signal, core, cause, message: None, usage }
+    Exit { code, signal, core, cause, message, usage }
 }
 
 /// The words and the status that a shell would give.
@@ -106,10 +115,13 @@ mod tests {
     fn the_cause_is_the_first_known() {
         let none = Circumstances::default();
         let oom = Circumstances { oom_killed: true, ..none.clone() };
-        let walltime = Circumstances { alarm: Some(Cause::Walltime), ..none.clone() };
+        let alarm =
+            |cause, message: &str| Some(Alarmed { cause, message: Some(message.to_owned()) });
+        let walltime = Circumstances { alarm: alarm(Cause::Walltime, "walltime"), ..none.clone() };
+        let output = Circumstances { alarm: alarm(Cause::Limit, "output_bytes"), ..none.clone() };
         let cancelled = Circumstances {
             ending: Some(Cause::Cancelled),
-            alarm: Some(Cause::Walltime),
+            alarm: alarm(Cause::Walltime, "walltime"),
             oom_killed: true,
             ..none.clone()
         };
@@ -121,12 +133,15 @@ mod tests {
             (reported(Some(0), None), &oom, 0, Cause::Exited),
             (End::Lost, &oom, 137, Cause::Oom),
             (End::Lost, &walltime, 124, Cause::Walltime),
+            (End::Lost, &output, 137, Cause::Limit),
             (End::Lost, &cancelled, 137, Cause::Cancelled),
             (reported(Some(0), None), &cancelled, 0, Cause::Cancelled),
             (End::Lost, &none, 125, Cause::StatusLost),
         ] {
             let exit = conclude(&end, circumstances);
             assert_eq!((exit.status(), exit.cause), (status, cause), "{end:?} {circumstances:?}");
+            let limit = circumstances.alarm.as_ref().filter(|_| cause != Cause::Cancelled);
+            assert_eq!(exit.message, limit.and_then(|alarm| alarm.message.clone()));
         }
     }
 

@@ -175,6 +175,7 @@ impl Streams {
                 let room = self.stdin.takes_input() && !self.stdin.at_end;
                 reply.result(if room {
                     self.stdin.waiting.extend(bytes);
+                    self.status.active_at.set(Instant::now());
                     Ok(())
                 } else {
                     let words = "standard input is closed, or its reader is far behind";

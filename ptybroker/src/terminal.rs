@@ -63,7 +63,7 @@ pub fn start(
         shared: shared.clone(),
         commands,
         tty: None,
-        still: false,
+        still_since: None,
         state: State::Detached,
         hold_until: None,
         drain_until: None,
@@ -85,7 +85,7 @@ struct Terminal {
     shared: Shared,
     commands: mpsc::UnboundedReceiver<Command>,
     tty: Option<Tty>,
-    still: bool,
+    still_since: Option<u64>,
     state: State,
     hold_until: Option<u64>,
     drain_until: Option<u64>,
@@ -136,7 +136,7 @@ impl Terminal {
             Command::Master(master) => {
                 self.tty = Tty::new(master).ok();
                 if let Some(tty) = &mut self.tty {
-                    tty.stand_still(self.still);
+                    tty.stand_still(self.still_since.is_some());
                 }
                 // The viewer may have changed its window meanwhile.
                 let size = self.status.size.get();
@@ -154,7 +154,7 @@ impl Terminal {
                 }
             }
             Command::Attach(attach) => self.attach(attach, now_ms),
-            Command::Input(bytes, reply) => reply.result(self.input(&bytes)),
+            Command::Input(bytes, reply) => reply.result(self.input(&bytes, now_ms)),
             Command::Resize(size, reply) => {
                 self.want_size(size.clamped());
                 reply.done();
@@ -171,12 +171,23 @@ impl Terminal {
                 self.closed = Some(close);
             }
             Command::Still(still) => {
-                self.still = still;
-                if let Some(tty) = &mut self.tty {
-                    tty.stand_still(still);
-                }
+                self.stand_still(still, now_ms);
             }
             Command::Pipes(_) => {}
+        }
+    }
+
+    fn stand_still(&mut self, still: bool, now_ms: u64) {
+        match (self.still_since, still) {
+            (None, true) => self.still_since = Some(now_ms),
+            (Some(since), false) => {
+                self.still_since = None;
+                self.idle.active_ms = (self.idle.active_ms + (now_ms - since)).min(now_ms);
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+        if let Some(tty) = &mut self.tty {
+            tty.stand_still(still);
         }
     }
 
@@ -238,7 +249,7 @@ impl Terminal {
         }
     }
 
-    fn input(&mut self, bytes: &[u8]) -> Result<(), WireError> {
+    fn input(&mut self, bytes: &[u8], now_ms: u64) -> Result<(), WireError> {
         let gone = || WireError::new(ErrorCode::Gone, "the program on this terminal has ended");
         let tty = self.tty.as_mut().ok_or_else(gone)?;
         if bytes.len() > INPUT_WAITING_MAX || !tty.takes_input() {
@@ -246,6 +257,7 @@ impl Terminal {
             return Err(WireError::new(ErrorCode::LimitReached, words));
         }
         tty.queue(bytes);
+        self.note_activity(now_ms);
         Ok(())
     }
 
@@ -392,7 +404,7 @@ impl Terminal {
             self.tell(TerminalEvent::Ready { size: None });
         }
         let idle_ms = now_ms.saturating_sub(self.idle.active_ms);
-        if idle_ms >= IDLE_MS && !self.idle.told && self.tty.is_some() {
+        if idle_ms >= IDLE_MS && self.may_be_idle() {
             self.idle.told = true;
             self.crowd.log(EventBody::PtyIdle { pty: self.pty, idle_ms });
         }
@@ -408,7 +420,7 @@ impl Terminal {
 
     /// Sets the timer for whatever is due next. Whether it is due already.
     fn timer_rang(&mut self, context: &mut Context<'_>, now_ms: u64) -> bool {
-        let idle = (!self.idle.told && self.tty.is_some()).then_some(self.idle.active_ms + IDLE_MS);
+        let idle = self.may_be_idle().then_some(self.idle.active_ms + IDLE_MS);
         let viewers = self.crowd.iter().filter_map(|viewer| match &viewer.outbox {
             Outbox::Live(queue) => queue.deadline_ms(),
             Outbox::Pull(_) => None,
@@ -427,6 +439,11 @@ impl Terminal {
             self.timer.as_mut().reset(at);
         }
         self.timer.as_mut().poll(context).is_ready()
+    }
+
+    /// A program that stands still is not idle.
+    fn may_be_idle(&self) -> bool {
+        !self.idle.told && self.tty.is_some() && self.still_since.is_none()
     }
 
     fn note_activity(&mut self, now_ms: u64) {

@@ -287,11 +287,35 @@ fn walltime_kills_with_its_cause() {
 
 #[test]
 fn output_beyond_its_limit_ends_the_cage() {
-    let clocks = Clocks { output_bytes: Some(100_000), ..Clocks::default() };
-    let mut rig = Rig::with(&Plan { clocks, ..Plan::default() });
-    rig.exec(true, &on_terminal("exec yes"));
-    assert_eq!(rig.end().cause, Cause::Limit);
-    assert!(rig.gone());
+    for exec in [on_terminal("exec yes"), shell("exec yes")] {
+        let clocks = Clocks { output_bytes: Some(100 << 10), ..Clocks::default() };
+        let mut rig = Rig::with(&Plan { clocks, ..Plan::default() });
+        rig.exec(true, &exec);
+        let exit = rig.end();
+        assert_eq!((exit.cause, exit.status()), (Cause::Limit, 137));
+        let words = "output_bytes: it printed more than 100K";
+        assert_eq!(exit.message.as_deref(), Some(words));
+        assert!(rig.gone());
+    }
+}
+
+#[test]
+fn a_cage_in_which_nothing_moves_is_ended_and_one_that_talks_is_not() {
+    let clocks = Clocks { idle_ms: Some(2500), ..Clocks::default() };
+    let talks = "for i in 1 2 3 4 5 6 7 8; do sleep 0.5; echo $i; done; exit 3";
+    for (script, cause, status) in
+        [("exec sleep 1000", Cause::Idle, 124), (talks, Cause::Exited, 3)]
+    {
+        for exec in [on_terminal(script), shell(script)] {
+            let mut rig = Rig::with(&Plan { clocks: clocks.clone(), ..Plan::default() });
+            rig.exec(true, &exec);
+            let exit = rig.end();
+            assert_eq!((exit.cause, exit.status()), (cause, status), "{script}");
+            let limit = exit.message.is_some_and(|words| words.starts_with("idle: "));
+            assert_eq!(limit, cause == Cause::Idle);
+            assert!(rig.gone());
+        }
+    }
 }
 
 #[test]

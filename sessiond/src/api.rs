@@ -7,6 +7,7 @@ mod checkpoints;
 mod error;
 mod events;
 mod extract;
+mod limits;
 mod projects;
 mod ptys;
 mod resolve;
@@ -55,6 +56,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/sessions/{s}/cages/{g}/resume", post(cages::resume))
         .route("/sessions/{s}/cages/{g}/kill", post(cages::kill))
         .route("/sessions/{s}/cages/{g}/plan", get(cages::plan))
+        .route("/sessions/{s}/cages/{g}/stats", get(limits::stats))
+        .route("/sessions/{s}/cages/{g}/limits", get(limits::get).patch(limits::change))
         .route("/sessions/{s}/ptys", get(ptys::list))
         .route("/sessions/{s}/events", get(events::list))
         .route("/ptys/{t}", get(ptys::get))

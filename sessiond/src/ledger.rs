@@ -87,6 +87,7 @@ fn mean(db: &Connection, cage: &CageView, body: EventBody, at_ms: i64) -> Result
         EventBody::CageFailed { wall, message } => {
             cage_failed(db, cage.id, &WireError::wall(&wall, message), at_ms)?;
         }
+        EventBody::CageLimits { enforced, .. } => cages::set_enforced(db, cage.id, &enforced)?,
         EventBody::CageSuspended(_) => cage_suspended(db, cage.id, at_ms)?,
         EventBody::CageResumed { .. } => cage_resumed(db, cage.id, at_ms)?,
         EventBody::CageExited { exit } => cage_exited(db, cage.id, &exit, at_ms)?,
@@ -107,6 +108,7 @@ fn mean(db: &Connection, cage: &CageView, body: EventBody, at_ms: i64) -> Result
         }
         EventBody::CageOom { .. }
         | EventBody::CageLimit { .. }
+        | EventBody::CageStats { .. }
         | EventBody::CageAdopted {}
         | EventBody::CageZygoteReplaced {}
         | EventBody::PtyRole { .. }

@@ -13,7 +13,7 @@ use crate::files;
 use crate::outbox::{Heard, Journal, Tail, parse};
 use crate::pump::Dirty;
 use ::cage::cgroup::CageCgroup;
-use ::cage::plan::CagePlan;
+use ::cage::plan::{CagePlan, Limits};
 use link::PidFd;
 use phase::Moment;
 use record::Record;
@@ -118,6 +118,12 @@ impl Cage {
         self.plan.replace(Some(plan));
     }
 
+    /// The limits in effect.
+    pub(crate) fn limits(&self) -> Option<Limits> {
+        let changed = self.record.borrow().limits.clone();
+        changed.or_else(|| self.plan().map(|plan| plan.limits.clone()))
+    }
+
     pub(crate) fn broker(&self) -> Result<Rc<BrokerLink>, WireError> {
         let broker = self.broker.borrow().clone().filter(|link| !link.is_closed());
         broker.ok_or_else(|| {
@@ -169,6 +175,11 @@ impl Cage {
         if let Err(error) = self.tell(body) {
             tracing::error!(cage = %self.id, %error, "an event could not be written");
         }
+    }
+
+    /// Whether the last event of this type is this one, and is not acknowledged.
+    pub(crate) fn has_told_last(&self, body: &EventBody) -> bool {
+        self.journal.borrow().holds_last(body)
     }
 
     pub(crate) fn has_told(&self, kind: &str) -> bool {

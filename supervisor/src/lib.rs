@@ -22,6 +22,7 @@ mod host;
 mod last_words;
 mod launch;
 mod layers;
+mod limits;
 mod mounts;
 mod one_shot;
 pub mod options;
@@ -35,6 +36,7 @@ mod server;
 mod sessiond;
 mod signals;
 mod spawn;
+mod stats;
 mod supervisor;
 mod suspend;
 #[expect(unsafe_code, reason = "fork, mounts and the like, which nix does not wrap safely")]

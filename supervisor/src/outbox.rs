@@ -62,6 +62,13 @@ impl Journal {
         self.pending.retain(|event| event.seq > seq);
     }
 
+    /// Whether the last event of this type that is not acknowledged says this.
+    pub(crate) fn holds_last(&self, body: &EventBody) -> bool {
+        let wanted = Event::new(self.cage, Source::Supervisor, 0, 0, body);
+        let last = self.pending.iter().rev().find(|event| event.kind == wanted.kind);
+        last.is_some_and(|event| event.data == wanted.data)
+    }
+
     /// Whether an event of this type was written and is not acknowledged.
     pub(crate) fn holds(&self, kind: &str) -> bool {
         self.pending.iter().any(|event| event.kind == kind)
@@ -198,6 +205,10 @@ mod tests {
         journal.acknowledge(2);
         assert_eq!(seqs(&journal.after(0)), [3]);
         assert!(journal.holds("cage.adopted") && !journal.holds("cage.gone"));
+        journal.append(4, &EventBody::CageResumed { suspended_ms: 1 }).unwrap();
+        journal.append(5, &EventBody::CageResumed { suspended_ms: 2 }).unwrap();
+        assert!(journal.holds_last(&EventBody::CageResumed { suspended_ms: 2 }));
+        assert!(!journal.holds_last(&EventBody::CageResumed { suspended_ms: 1 }));
     }
 
     #[test]

@@ -78,7 +78,7 @@ macro_rules! permit {
 }
 
 #[rustfmt::skip]
-pub(crate) const TABLE: [Permit; 21] = [
+pub(crate) const TABLE: [Permit; 24] = [
     //      request       who                 phase    once         fds  handler
     permit!("spawn",      Operator,           Unknown, OncePerCage, 1,   handle::spawn),
     permit!("dry_run",    Operator,           NoCage,  Any,         1,   handle::dry_run),
@@ -89,6 +89,9 @@ pub(crate) const TABLE: [Permit; 21] = [
     permit!("signal",     Operator,           Running, Any,         0,   handle::pass),
     permit!("suspend",    Operator,           Running, Any,         0,   handle::suspend),
     permit!("resume",     Operator,           Running, Any,         0,   handle::resume),
+    permit!("stats",      Operator,           Running, Any,         0,   handle::stats),
+    permit!("limits",     Operator,           Running, Any,         0,   handle::limits),
+    permit!("set_limits", Operator,           Running, Any,         0,   handle::set_limits),
     permit!("kill",       Operator,           Known,   Any,         0,   handle::kill),
     permit!("end",        Operator,           Known,   Any,         0,   handle::end),
     permit!("plan",       Operator,           Known,   Any,         0,   handle::plan),

@@ -19,6 +19,7 @@ use crate::cage::{Cage, driver};
 use crate::files;
 use crate::launch;
 use crate::layers;
+use crate::limits;
 use crate::outbox::Journal;
 use crate::supervisor::Supervisor;
 use crate::suspend;
@@ -171,6 +172,7 @@ async fn adopt(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) -> bool {
     failpoint::reach("adopt.told");
     let state = ask_state(cage).await;
     take_over_stillness(supervisor, cage, state.as_ref()).await;
+    limits::take_over(supervisor, cage).await;
     let driver = driver::run_adopted(Rc::clone(supervisor), Rc::clone(cage), notices, state);
     tokio::task::spawn_local(driver);
     true
@@ -220,6 +222,7 @@ async fn bury(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
     driver::broker_lost(cage).await;
     failpoint::reach("bury.told");
     driver::emptied(cage).await;
+    driver::tell_stats(cage).await;
     driver::announce_gone(supervisor, cage);
     supervisor.remove_run_files(cage.id);
 }
@@ -274,6 +277,8 @@ mod tests {
             gone,
             exit: None,
             suspended: None,
+            limits: None,
+            limits_meant: None,
             ptys: Vec::new(),
         };
         for (gone, went, lives, group, want) in [

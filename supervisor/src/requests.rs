@@ -5,8 +5,10 @@ use crate::checkpoint;
 use crate::ending;
 use crate::files::{self, FileError};
 use crate::layers;
+use crate::limits;
 use crate::permit::{Call, Reply};
 use crate::spawn::recipe;
+use crate::stats;
 use crate::supervisor::{Stop, Supervisor};
 use crate::suspend;
 use link::{failpoint, memfd};
@@ -95,6 +97,9 @@ pub(crate) async fn pass(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
         | SupervisorRequest::Input { .. }
         | SupervisorRequest::Suspend { .. }
         | SupervisorRequest::Resume { .. }
+        | SupervisorRequest::Stats { .. }
+        | SupervisorRequest::Limits { .. }
+        | SupervisorRequest::SetLimits { .. }
         | SupervisorRequest::Kill { .. }
         | SupervisorRequest::End { .. }
         | SupervisorRequest::Plan { .. }
@@ -147,6 +152,22 @@ pub(crate) async fn forget_layer(supervisor: Rc<Supervisor>, call: Call) -> Repl
     };
     layers::forget(&supervisor, session, checkpoint).await?;
     Ok((Value::Null, Vec::new()))
+}
+
+pub(crate) async fn stats(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let stats = stats::of(&*call.cage()?).await;
+    Ok((control::value(&stats)?, Vec::new()))
+}
+
+pub(crate) async fn limits(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let view = limits::view(&supervisor, &*call.cage()?)?;
+    Ok((control::value(&view)?, Vec::new()))
+}
+
+pub(crate) async fn set_limits(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::SetLimits { set, .. } = &call.request else { return Err(mixed_up()) };
+    let view = limits::change(&supervisor, &*call.cage()?, set).await?;
+    Ok((control::value(&view)?, Vec::new()))
 }
 
 pub(crate) async fn kill(_supervisor: Rc<Supervisor>, call: Call) -> Reply {

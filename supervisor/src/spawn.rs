@@ -30,7 +30,7 @@ use crate::layers;
 use crate::outbox::Journal;
 use crate::requests::write_json;
 use crate::supervisor::Supervisor;
-use ::cage::cgroup::{CageCgroup, Limits};
+use ::cage::cgroup::CageCgroup;
 use ::cage::plan::{CagePlan, Operator, RealPaths, Request, Role};
 use ::cage::policy;
 use gate::Gate;
@@ -174,6 +174,8 @@ fn register(
         gone: false,
         exit: None,
         suspended: None,
+        limits: None,
+        limits_meant: None,
         ptys: Vec::new(),
     };
     record.save(&supervisor.host.dirs.sup_state())?;
@@ -272,13 +274,7 @@ fn make_home(supervisor: &Supervisor, cage: &Cage, plan: &CagePlan) -> Result<()
 }
 
 fn make_cgroup(supervisor: &Supervisor, cage: &Cage, plan: &CagePlan) -> Result<(), Failure> {
-    let limits = Limits {
-        memory_bytes: plan.limits.memory.for_cgroup(),
-        swap_bytes: plan.limits.swap.for_cgroup(),
-        pids: plan.limits.pids.for_cgroup(),
-        cpu_milli: plan.limits.cpu_milli.for_cgroup(),
-        oom_group: plan.limits.oom_group,
-    };
+    let limits = plan.limits.of_cgroup();
     let cgroup = CageCgroup::create(&supervisor.layout, cage.id, &limits)
         .map_err(|error| Failure::new(error.wall(), &error))?;
     cage.update(|record| record.cgroup = Some(cgroup.paths()));

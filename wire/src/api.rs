@@ -27,6 +27,9 @@
 //! | POST `sessions/:s/cages/:g/exec` | [`crate::ExecSpec`] → 201 [`Started`] |
 //! | POST `sessions/:s/cages/:g/signal` | [`SignalRequest`] → 204 |
 //! | POST `sessions/:s/cages/:g/suspend`, `…/resume` | → [`CageView`], when it stands still, or goes on |
+//! | GET `sessions/:s/cages/:g/stats` | → [`crate::stats::Stats`] |
+//! | GET `sessions/:s/cages/:g/limits` | → [`crate::limits::LimitsView`] |
+//! | PATCH `sessions/:s/cages/:g/limits` | [`crate::limits::LimitsAsked`] → [`crate::limits::LimitsView`], when all of it is in effect |
 //! | POST `sessions/:s/cages/:g/kill` | → 204, when the cage is gone |
 //! | GET `sessions/:s/cages/:g/plan` | → the plan as JSON |
 //! | GET `sessions/:s/ptys` | → `{"ptys": [PtyView]}` |

@@ -44,6 +44,9 @@ pub enum BrokerRequest {
     },
     /// Undoes that. Ok: null.
     Resume,
+    /// From now on these limits. Ok: null; error `conflict` if one of them is passed already, and
+    /// then nothing is changed.
+    Clocks(Clocks),
     /// The cage is about to be killed or ended, and this is why. Ok: null.
     Ending {
         cause: Cause,
@@ -61,6 +64,14 @@ pub enum BrokerRequest {
     Ack {
         seq: u64,
     },
+}
+
+/// The limits that must hold without a supervisor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clocks {
+    pub walltime_ms: Option<u64>,
+    pub idle_ms: Option<u64>,
+    pub output_bytes: Option<u64>,
 }
 
 /// A command as the plan allows it: environment picked, folder resolved, as seen inside.
@@ -83,6 +94,12 @@ pub struct BrokerState {
     pub ptys: Vec<PtyState>,
     /// Between a suspend and its resume.
     pub suspended: bool,
+    /// How long the first command ran, pauses left out.
+    #[serde(default)]
+    pub ran_ms: u64,
+    /// Printed by all commands.
+    #[serde(default)]
+    pub output_bytes: u64,
     /// The end of the first payload.
     pub exit: Option<Exit>,
     /// Newest event sequence.

@@ -1,5 +1,7 @@
 //! Events: what happened, in order, from one source. Appended to the source's file before sending.
 
+use crate::limits::LimitChange;
+use crate::stats::Stats;
 use crate::{CageId, Enforced, Exit, PtyId, Role, Size, Suspension};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -76,9 +78,15 @@ pub enum EventBody {
     CageGone {},
     #[serde(rename = "cage.oom")]
     CageOom { limit_bytes: Option<u64> },
-    /// A limit was met: `pids`, `walltime`, `output_bytes`, `ptys`.
+    /// A limit was met: `pids`, `walltime`, `idle`, `output_bytes`, `ptys`.
     #[serde(rename = "cage.limit")]
     CageLimit { limit: String, message: String },
+    /// supervisor: an operator changed limits; all of it is in effect, as read back.
+    #[serde(rename = "cage.limits")]
+    CageLimits { changes: Vec<LimitChange>, enforced: Enforced },
+    /// supervisor: what it had used, when it had ended.
+    #[serde(rename = "cage.stats")]
+    CageStats { stats: Box<Stats> },
     /// supervisor: every process stands still.
     #[serde(rename = "cage.suspended")]
     CageSuspended(Suspension),

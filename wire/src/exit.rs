@@ -65,6 +65,13 @@ pub struct Usage {
     pub max_rss_kib: u64,
     /// Peak of the whole cage's memory, bytes, where a cgroup counted it.
     pub memory_peak_bytes: Option<u64>,
+    /// Of the whole cage so far, microseconds, where a cgroup counted it.
+    pub cpu_us: Option<u64>,
+    /// Most processes and threads at once, where a cgroup counted them (v2).
+    pub pids_peak: Option<u64>,
+    /// Of the whole cage so far, bytes, where a cgroup counted them.
+    pub read_bytes: Option<u64>,
+    pub write_bytes: Option<u64>,
     /// Bytes written to the terminal or to the pipes.
     pub output_bytes: u64,
 }

@@ -24,9 +24,11 @@ pub mod exit;
 pub mod frame;
 pub mod ids;
 pub mod layer;
+pub mod limits;
 pub mod recording;
 pub mod size;
 pub mod spawn;
+pub mod stats;
 pub mod supervisor;
 pub mod suspend;
 

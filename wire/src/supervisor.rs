@@ -3,6 +3,7 @@
 //! Descriptors beside a request are listed with it, in order. `authority` is the operator's own
 //! accepted connection: the supervisor reads SO_PEERCRED from it itself.
 
+use crate::limits::LimitsAsked;
 use crate::{
     Arg, AttachOptions, CageId, Cause, Changes, CheckpointId, Enforced, Event, Exit, PtyId, RunId,
     ScrollbackForm, SessionId, Size, Source,
@@ -33,6 +34,12 @@ pub enum SupervisorRequest {
     Suspend { cage: CageId },
     /// They go on. fds: authority. Ok: null, also if it was not suspended.
     Resume { cage: CageId },
+    /// What it uses now. fds: authority. Ok: [`crate::stats::Stats`].
+    Stats { cage: CageId },
+    /// Its limits. fds: authority. Ok: [`crate::limits::LimitsView`].
+    Limits { cage: CageId },
+    /// All of it or nothing. fds: authority. Ok: [`crate::limits::LimitsView`], when it is in effect.
+    SetLimits { cage: CageId, set: LimitsAsked },
     /// SIGKILL until nothing is left. fds: authority. Ok: null, when the cage is gone.
     Kill { cage: CageId, cause: Cause },
     /// SIGTERM, 5 s, SIGKILL. fds: authority. Ok: null, when the cage is gone.

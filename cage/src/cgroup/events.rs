@@ -24,15 +24,12 @@ pub struct Counters {
     pub cgroup_events: Option<OwnedFd>,
     /// v1 `memory.max_usage_in_bytes`, v2 `memory.peak`.
     pub memory_peak: Option<OwnedFd>,
-}
-
-/// What a cage uses, as far as a cgroup counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
-    pub memory_bytes: Option<u64>,
-    pub memory_peak_bytes: Option<u64>,
-    pub pids: Option<u64>,
-    pub cpu_us: Option<u64>,
+    /// v1 `cpuacct.usage`, without a key; v2 `cpu.stat`, key `usage_usec`.
+    pub cpu_usage: Option<Counter>,
+    /// v2 `pids.peak`.
+    pub pids_peak: Option<OwnedFd>,
+    /// See [`super::io_bytes`].
+    pub io_usage: Option<(Version, OwnedFd)>,
 }
 
 impl CageCgroup {
@@ -48,9 +45,19 @@ impl CageCgroup {
             }
             if group.has(Controller::Pids) {
                 counters.pids_events = counter("pids.events", "max");
+                counters.pids_peak = group.open_read("pids.peak");
+            }
+            if group.has(Controller::Io) {
+                let version = group.version();
+                let file = super::measure::io_file(version);
+                counters.io_usage = group.open_read(file).map(|fd| (version, fd));
+            }
+            if counters.cpu_usage.is_none() && group.has(Controller::Cpu) {
+                counters.cpu_usage = counter("cpuacct.usage", "");
             }
             if group.version() == Version::V2 {
                 counters.cgroup_events = group.open_read("cgroup.events");
+                counters.cpu_usage = counter("cpu.stat", "usage_usec");
             }
         }
         counters
@@ -66,31 +73,6 @@ impl CageCgroup {
         let is_v1_memory =
             |group: &&Group| group.version() == Version::V1 && group.has(Controller::Memory);
         self.groups.iter().find(is_v1_memory).map(register_oom).transpose()
-    }
-
-    /// A cheap look for `inspect`, events and metrics.
-    #[must_use]
-    pub fn usage(&self) -> Used {
-        let mut used = Used::default();
-        for group in &self.groups {
-            let number =
-                |file: &str| group.read(file).ok().and_then(|text| text.trim().parse().ok());
-            if group.has(Controller::Memory) {
-                let (current, peak) = match group.version() {
-                    Version::V1 => ("memory.usage_in_bytes", "memory.max_usage_in_bytes"),
-                    Version::V2 => ("memory.current", "memory.peak"),
-                };
-                used.memory_bytes = number(current);
-                used.memory_peak_bytes = number(peak);
-            }
-            if group.has(Controller::Pids) {
-                used.pids = number("pids.current");
-            }
-            if group.version() == Version::V2 {
-                used.cpu_us = group.read("cpu.stat").ok().and_then(|text| key(&text, "usage_usec"));
-            }
-        }
-        used
     }
 }
 
@@ -118,7 +100,7 @@ fn register_oom(group: &Group) -> Result<OwnedFd, CgroupError> {
 }
 
 /// The number after `key ` in a file of `key value` lines.
-fn key(text: &str, name: &str) -> Option<u64> {
+pub(super) fn key(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(' ')?;
         (key == name).then(|| value.trim().parse().ok())?

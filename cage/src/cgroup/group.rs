@@ -32,18 +32,21 @@ pub enum Controller {
     Memory,
     Pids,
     Cpu,
+    Io,
 }
 
 impl Controller {
-    pub const ALL: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpu];
+    pub const ALL: [Self; 4] = [Self::Memory, Self::Pids, Self::Cpu, Self::Io];
 
     /// The kernel's name.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Pids => "pids",
-            Self::Cpu => "cpu",
+    pub fn name(self, version: Version) -> &'static str {
+        match (self, version) {
+            (Self::Memory, _) => "memory",
+            (Self::Pids, _) => "pids",
+            (Self::Cpu, _) => "cpu",
+            (Self::Io, Version::V1) => "blkio",
+            (Self::Io, Version::V2) => "io",
         }
     }
 
@@ -54,6 +57,7 @@ impl Controller {
             Self::Memory => "cgroup.memory",
             Self::Pids => "cgroup.pids",
             Self::Cpu => "cgroup.cpu",
+            Self::Io => "cgroup.io",
         }
     }
 }

@@ -31,19 +31,19 @@ fn mount(line: &str) -> Option<Mount> {
         _ => return None,
     };
     let controllers = match version {
-        Version::V1 => named(after.nth(1)?.split(',')),
+        Version::V1 => named(version, after.nth(1)?.split(',')),
         Version::V2 => {
             let file = std::fs::read_to_string(path.join("cgroup.controllers"));
-            named(file.unwrap_or_default().split_whitespace())
+            named(version, file.unwrap_or_default().split_whitespace())
         }
     };
     let useful = version == Version::V2 || !controllers.is_empty();
     useful.then_some(Mount { version, path, controllers })
 }
 
-fn named<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Controller> {
+fn named<'a>(version: Version, names: impl Iterator<Item = &'a str>) -> Vec<Controller> {
     names
-        .filter_map(|name| Controller::ALL.into_iter().find(|known| known.name() == name))
+        .filter_map(|name| Controller::ALL.into_iter().find(|known| known.name(version) == name))
         .collect()
 }
 
@@ -91,8 +91,8 @@ impl Hierarchy {
 
     /// v2: a controller is there in a group if every group above has it in `subtree_control`.
     fn enable(&self, cage: &Path, controllers: &[Controller]) -> Result<(), CgroupError> {
-        let wanted: Vec<String> =
-            controllers.iter().map(|controller| format!("+{}", controller.name())).collect();
+        let name = |controller: &Controller| controller.name(Version::V2);
+        let wanted: Vec<String> = controllers.iter().map(|one| format!("+{}", name(one))).collect();
         let wanted = wanted.join(" ");
         let below_mount = |path: &&Path| path.starts_with(&self.mount.path);
         let mut levels: Vec<&Path> = cage.ancestors().take_while(below_mount).collect();
@@ -144,7 +144,7 @@ fn enable_at(level: &Path, controllers: &[Controller], wanted: &str) -> Result<(
     let failed = |source| CgroupError::File { path: file.clone(), source };
     let now = std::fs::read_to_string(&file).map_err(failed)?;
     let has = |name: &str| now.split_whitespace().any(|word| word == name);
-    if controllers.iter().all(|controller| has(controller.name())) {
+    if controllers.iter().all(|controller| has(controller.name(Version::V2))) {
         return Ok(());
     }
     match write_file(&file, wanted) {

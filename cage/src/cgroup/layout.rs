@@ -2,7 +2,7 @@
 
 use super::group::{Controller, Version};
 use super::hierarchy::{Hierarchy, Mount, mounts};
-use super::{CgroupError, GroupPath, Limits, limits};
+use super::{CgroupError, GroupPath, Limits, io, limits};
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,6 +16,8 @@ pub struct LimitFacts {
     pub swap: Option<Version>,
     pub pids: Option<Version>,
     pub cpu: Option<Version>,
+    /// Of those devices that can be throttled.
+    pub io: Option<Version>,
     /// `cgroup.kill`, `cgroup.events` and `cgroup.freeze` of a v2 tree, with or without controllers.
     pub kill: bool,
 }
@@ -59,6 +61,7 @@ impl Layout {
             swap: by(Controller::Memory).filter(|_| self.swap),
             pids: by(Controller::Pids),
             cpu: by(Controller::Cpu),
+            io: by(Controller::Io),
             kill: self.hierarchies.iter().any(|hierarchy| hierarchy.version() == Version::V2),
         }
     }
@@ -131,7 +134,7 @@ fn own_group(text: &str, mount: &Mount) -> String {
         Version::V2 => controllers.is_empty(),
         Version::V1 => controllers
             .split(',')
-            .any(|name| mount.controllers.iter().any(|known| known.name() == name)),
+            .any(|name| mount.controllers.iter().any(|known| known.name(Version::V1) == name)),
     };
     text.lines()
         .find_map(|line| {
@@ -189,9 +192,11 @@ fn takes(hierarchy: &Hierarchy, controllers: &[Controller], swap_bytes: Option<u
         swap_bytes,
         pids: has(Controller::Pids).then_some(16),
         cpu_milli: has(Controller::Cpu).then_some(500),
+        io: None,
         oom_group: false,
     };
-    let wrote = limits::write(&group, &limits).is_ok();
+    let wrote =
+        limits::write(&group, &limits).is_ok() && (!has(Controller::Io) || io::can_be_set(&group));
     let can_join = group.open_write("cgroup.procs").is_ok();
     let can_kill = hierarchy.version() == Version::V1 || group.open_write("cgroup.kill").is_ok();
     let removed = group.remove(Instant::now() + Duration::from_millis(200)).is_ok();

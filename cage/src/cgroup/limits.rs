@@ -4,6 +4,7 @@
 use super::CgroupError;
 use super::group::{Controller, Group, Version};
 use super::hierarchy::Hierarchy;
+use super::io::{self, Disk};
 use cgroups_rs::MaxValue;
 use cgroups_rs::cpu::CpuController;
 use cgroups_rs::memory::MemController;
@@ -22,85 +23,177 @@ pub struct Limits {
     pub pids: Option<u64>,
     /// Thousandths of a CPU.
     pub cpu_milli: Option<u64>,
+    pub io: Option<IoLimit>,
     /// On out-of-memory the whole cage dies (v2; on v1 the broker does it, told by the eventfd).
     pub oom_group: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoLimit {
+    pub disk: Disk,
+    /// A second, each way.
+    pub bytes: u64,
+}
+
 impl Limits {
-    /// The controllers of this hierarchy that these limits need.
+    /// The controllers of this hierarchy that a cage with these limits has. On v2 all: they count
+    /// for nothing, and a limit may be set later. On v1 each costs a join, so only those needed.
     pub(super) fn controllers_of(&self, hierarchy: &Hierarchy) -> Vec<Controller> {
         let asked = |controller: &Controller| match controller {
             Controller::Memory => self.memory_bytes.is_some(),
             Controller::Pids => self.pids.is_some(),
             Controller::Cpu => self.cpu_milli.is_some(),
+            Controller::Io => self.io.is_some(),
         };
-        hierarchy.controllers().iter().copied().filter(asked).collect()
+        let all = hierarchy.controllers().iter().copied();
+        all.filter(|one| hierarchy.version() == Version::V2 || asked(one)).collect()
     }
 }
 
 /// Writes every limit that this group carries and compares what the kernel then says.
 pub(super) fn write(group: &Group, limits: &Limits) -> Result<(), CgroupError> {
-    if let Some(bytes) = limits.memory_bytes.filter(|_| group.has(Controller::Memory)) {
-        memory(group, bytes, limits)?;
-    }
-    if let Some(pids) = limits.pids.filter(|_| group.has(Controller::Pids)) {
-        pids_max(group, pids)?;
-    }
-    if let Some(milli) = limits.cpu_milli.filter(|_| group.has(Controller::Cpu)) {
-        cpu(group, milli)?;
-    }
-    Ok(())
-}
-
-fn memory(group: &Group, bytes: u64, limits: &Limits) -> Result<(), CgroupError> {
-    let wall = Controller::Memory.wall();
-    let v2 = group.version() == Version::V2;
-    let controller = MemController::new(group.path().to_owned(), v2);
-    controller.set_limit(signed(bytes)).map_err(|error| refused(group, wall, &error))?;
-    let file = if v2 { "memory.max" } else { "memory.limit_in_bytes" };
-    confirm(group, wall, file, bytes / PAGE_BYTES * PAGE_BYTES)?;
-    if let Some(swap) = limits.swap_bytes {
-        memory_and_swap(group, &controller, bytes, swap)?;
-    }
-    if v2 && limits.oom_group {
+    change(group, &Limits::default(), limits)?;
+    if limits.oom_group && group.version() == Version::V2 && group.has(Controller::Memory) {
+        let wall = Controller::Memory.wall();
         let wrote = group.write("memory.oom.group", "1");
         wrote.map_err(|error| refused(group, wall, &error))?;
-        confirm(group, wall, "memory.oom.group", 1)?;
+        confirm(group, wall, "memory.oom.group", Some(1))?;
     }
     Ok(())
 }
 
-/// v1 limits memory and swap together, v2 swap alone. A kernel that does not count swap and a host
-/// that has none come to the same for a limit of 0.
-fn memory_and_swap(
-    group: &Group,
-    controller: &MemController,
-    memory: u64,
-    swap: u64,
-) -> Result<(), CgroupError> {
-    let wall = "cgroup.swap";
-    let (file, value) = match group.version() {
-        Version::V1 => ("memory.memsw.limit_in_bytes", memory.saturating_add(swap)),
-        Version::V2 => ("memory.swap.max", swap),
-    };
-    if !group.path().join(file).exists() {
-        return if host_has_swap() { Err(CgroupError::Absent { wall }) } else { Ok(()) };
+/// The same for those limits that are not as they were.
+pub(super) fn change(group: &Group, from: &Limits, to: &Limits) -> Result<(), CgroupError> {
+    let memory_of = |limits: &Limits| (limits.memory_bytes, limits.swap_bytes);
+    if group.has(Controller::Memory) && memory_of(from) != memory_of(to) {
+        Memory::of(group).set(to.memory_bytes, to.swap_bytes)?;
     }
-    controller.set_memswap_limit(signed(value)).map_err(|error| refused(group, wall, &error))?;
-    confirm(group, wall, file, value / PAGE_BYTES * PAGE_BYTES)
+    if group.has(Controller::Pids) && from.pids != to.pids {
+        pids_max(group, to.pids)?;
+    }
+    if group.has(Controller::Cpu) && from.cpu_milli != to.cpu_milli {
+        cpu(group, to.cpu_milli)?;
+    }
+    if group.has(Controller::Io)
+        && from.io != to.io
+        && let Some(disk) = to.io.or(from.io).map(|limit| limit.disk)
+    {
+        io::set(group, disk, to.io.map(|limit| limit.bytes))?;
+    }
+    Ok(())
 }
 
-fn pids_max(group: &Group, pids: u64) -> Result<(), CgroupError> {
+struct Memory<'a> {
+    group: &'a Group,
+    controller: MemController,
+}
+
+impl<'a> Memory<'a> {
+    fn of(group: &'a Group) -> Self {
+        let v2 = group.version() == Version::V2;
+        Self { group, controller: MemController::new(group.path().to_owned(), v2) }
+    }
+
+    fn set(&self, memory: Option<u64>, swap: Option<u64>) -> Result<(), CgroupError> {
+        match self.group.version() {
+            Version::V1 => self.set_v1(memory, swap),
+            Version::V2 => {
+                self.set_v2(memory)?;
+                self.set_swap("memory.swap.max", swap)
+            }
+        }
+    }
+
+    /// v1 limits memory alone and memory with swap, and the first never exceeds the second. What
+    /// the cage uses beyond the new limit it takes back first, or else refuses.
+    fn set_v1(&self, memory: Option<u64>, swap: Option<u64>) -> Result<(), CgroupError> {
+        let file = "memory.memsw.limit_in_bytes";
+        let both = memory.zip(swap).map(|(memory, swap)| memory.saturating_add(swap));
+        let now = self.number(file).unwrap_or(u64::MAX);
+        let grows_beyond = memory.is_none_or(|memory| memory > now);
+        if grows_beyond {
+            self.set_swap(file, both)?;
+        }
+        self.set_memory("memory.limit_in_bytes", "memory.usage_in_bytes", memory)?;
+        if grows_beyond { Ok(()) } else { self.set_swap(file, both) }
+    }
+
+    /// v2 kills where it cannot take back. So it is asked to take back first, by `memory.high`, and
+    /// what is still in use then decides.
+    fn set_v2(&self, memory: Option<u64>) -> Result<(), CgroupError> {
+        let (file, used) = ("memory.max", "memory.current");
+        let in_use = |bytes| self.number(used).filter(|used| *used > bytes);
+        let Some(bytes) = memory.filter(|bytes| in_use(*bytes).is_some()) else {
+            return self.set_memory(file, used, memory);
+        };
+        let high = |value: &str| {
+            let wrote = self.group.write("memory.high", value);
+            wrote.map_err(|error| refused(self.group, Controller::Memory.wall(), &error))
+        };
+        high(&bytes.to_string())?;
+        let set = match in_use(bytes) {
+            Some(used) => Err(CgroupError::InUse { used, wanted: bytes }),
+            None => self.set_memory(file, used, memory),
+        };
+        high("max")?;
+        set
+    }
+
+    fn set_memory(&self, file: &str, used: &str, bytes: Option<u64>) -> Result<(), CgroupError> {
+        let wall = Controller::Memory.wall();
+        let wrote = self.controller.set_limit(signed(bytes));
+        wrote.map_err(|error| self.explain(wall, used, bytes, &error))?;
+        confirm(self.group, wall, file, bytes.map(whole_pages))
+    }
+
+    /// A kernel that does not count swap and a host that has none come to the same for a limit.
+    fn set_swap(&self, file: &str, value: Option<u64>) -> Result<(), CgroupError> {
+        let wall = "cgroup.swap";
+        if !self.group.path().join(file).exists() {
+            let absent = value.is_some() && host_has_swap();
+            return if absent { Err(CgroupError::Absent { wall }) } else { Ok(()) };
+        }
+        let wrote = self.controller.set_memswap_limit(signed(value));
+        let used = match self.group.version() {
+            Version::V1 => "memory.memsw.usage_in_bytes",
+            Version::V2 => "memory.swap.current",
+        };
+        wrote.map_err(|error| self.explain(wall, used, value, &error))?;
+        confirm(self.group, wall, file, value.map(whole_pages))
+    }
+
+    /// The kernel says EBUSY where it could not take back enough.
+    fn explain(
+        &self,
+        wall: &'static str,
+        used: &str,
+        wanted: Option<u64>,
+        error: &dyn std::error::Error,
+    ) -> CgroupError {
+        let used = self.number(used);
+        match used.zip(wanted).filter(|(used, wanted)| used > wanted) {
+            Some((used, wanted)) => CgroupError::InUse { used, wanted },
+            None => refused(self.group, wall, error),
+        }
+    }
+
+    fn number(&self, file: &str) -> Option<u64> {
+        self.group.read(file).ok()?.trim().parse().ok()
+    }
+}
+
+fn pids_max(group: &Group, pids: Option<u64>) -> Result<(), CgroupError> {
     let wall = Controller::Pids.wall();
+    let value = pids.map_or(MaxValue::Max, |_| MaxValue::Value(signed(pids)));
     PidController::new(group.path().to_owned(), group.version() == Version::V2)
-        .set_pid_max(MaxValue::Value(signed(pids)))
+        .set_pid_max(value)
         .map_err(|error| refused(group, wall, &error))?;
     confirm(group, wall, "pids.max", pids)
 }
 
-fn cpu(group: &Group, milli: u64) -> Result<(), CgroupError> {
+fn cpu(group: &Group, milli: Option<u64>) -> Result<(), CgroupError> {
     let wall = Controller::Cpu.wall();
-    let quota = milli.saturating_mul(CPU_PERIOD_US / 1000);
+    let quota = milli.map(|milli| milli.saturating_mul(CPU_PERIOD_US / 1000));
     let v2 = group.version() == Version::V2;
     CpuController::new(group.path().to_owned(), v2)
         .set_cfs_quota_and_period(Some(signed(quota)), Some(CPU_PERIOD_US))
@@ -108,14 +201,22 @@ fn cpu(group: &Group, milli: u64) -> Result<(), CgroupError> {
     confirm(group, wall, if v2 { "cpu.max" } else { "cpu.cfs_quota_us" }, quota)
 }
 
-/// The first word of the file must be the number that was asked for.
-fn confirm(group: &Group, wall: &'static str, file: &str, wanted: u64) -> Result<(), CgroupError> {
+/// The first word of the file must be the number that was asked for. No limit is `max`, `-1`, or
+/// what v1 takes for the largest number of bytes.
+fn confirm(
+    group: &Group,
+    wall: &'static str,
+    file: &str,
+    wanted: Option<u64>,
+) -> Result<(), CgroupError> {
     let got = group.read(file).map_err(|error| refused(group, wall, &error))?;
     let got = got.split_whitespace().next().unwrap_or_default();
-    if got.parse() == Ok(wanted) {
+    let number: Option<u64> = got.parse().ok().filter(|number| *number < super::measure::NO_LIMIT);
+    if number == wanted {
         return Ok(());
     }
-    Err(CgroupError::Mismatch { wall, path: group.path().to_owned(), wanted, got: got.to_owned() })
+    let (path, wanted) = (group.path().to_owned(), wanted.unwrap_or(u64::MAX));
+    Err(CgroupError::Mismatch { wall, path, wanted, got: got.to_owned() })
 }
 
 fn refused(group: &Group, wall: &'static str, error: &dyn std::error::Error) -> CgroupError {
@@ -130,6 +231,11 @@ fn host_has_swap() -> bool {
     std::fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
 }
 
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+fn whole_pages(bytes: u64) -> u64 {
+    bytes / PAGE_BYTES * PAGE_BYTES
+}
+
+/// No limit is -1, for both versions.
+fn signed(value: Option<u64>) -> i64 {
+    value.map_or(-1, |value| i64::try_from(value).unwrap_or(i64::MAX))
 }

@@ -29,6 +29,7 @@ fn limits_are_written_and_read_back_and_gone_after_remove() {
         swap_bytes: Some(0),
         pids: Some(20),
         cpu_milli: Some(500),
+        io: None,
         oom_group: true,
     };
     let cgroup = CageCgroup::create(&layout, CageId::new(), &limits).unwrap();
@@ -105,5 +106,100 @@ fn a_limit_that_the_kernel_refuses_names_its_wall_and_leaves_nothing() {
     let error = CageCgroup::create(&layout, CageId::new(), &limits).unwrap_err();
     assert_eq!(error.wall(), "cgroup.pids", "{error}");
     assert!(scan(&layout).is_empty());
+    layout.tidy();
+}
+
+/// What can be changed is, as the kernel says; what would kill is refused and nothing is changed.
+#[test]
+fn limits_of_a_living_cage_change() {
+    let layout = layout("change");
+    let facts = layout.facts();
+    let disk = Disk::of(std::path::Path::new("/"));
+    let io = disk.filter(|_| facts.io.is_some()).map(|disk| IoLimit { disk, bytes: 10 << 20 });
+    let first = Limits {
+        memory_bytes: facts.memory.map(|_| 64 << 20),
+        swap_bytes: facts.swap.map(|_| 0),
+        pids: facts.pids.map(|_| 20),
+        cpu_milli: facts.cpu.map(|_| 500),
+        io,
+        oom_group: true,
+    };
+    let cgroup = CageCgroup::create(&layout, CageId::new(), &first).unwrap();
+    if cgroup.is_absent() {
+        return;
+    }
+    let steps = [
+        Limits {
+            memory_bytes: first.memory_bytes.map(|_| 256 << 20),
+            swap_bytes: first.swap_bytes.map(|_| 32 << 20),
+            pids: first.pids.map(|_| 40),
+            cpu_milli: first.cpu_milli.map(|_| 1500),
+            io: io.map(|limit| IoLimit { bytes: 20 << 20, ..limit }),
+            ..first
+        },
+        Limits { oom_group: true, ..Limits::default() },
+        first,
+    ];
+    let mut now = first;
+    for next in steps {
+        cgroup.change(&now, &next).unwrap();
+        now = next;
+        let used = cgroup.measure();
+        let memory = used.memory.as_ref();
+        assert_eq!(memory.and_then(|memory| memory.limit_bytes), next.memory_bytes);
+        assert_eq!(memory.and_then(|memory| memory.swap_limit_bytes), next.swap_bytes);
+        assert_eq!(used.pids.and_then(|pids| pids.limit), next.pids);
+        assert_eq!(used.cpu.and_then(|cpu| cpu.limit_milli), next.cpu_milli);
+        let rate = used.io.and_then(|io| io.limit_bytes);
+        assert_eq!(rate, next.io.map(|limit| limit.bytes));
+    }
+    cgroup.remove().unwrap();
+    layout.tidy();
+}
+
+#[test]
+fn a_limit_of_memory_below_what_is_in_use_is_refused_and_kills_nobody() {
+    let layout = layout("in-use");
+    if layout.facts().memory.is_none() {
+        return;
+    }
+    let first = Limits {
+        memory_bytes: Some(256 << 20),
+        swap_bytes: layout.facts().swap.map(|_| 0),
+        oom_group: true,
+        ..Limits::default()
+    };
+    let cgroup = CageCgroup::create(&layout, CageId::new(), &first).unwrap();
+    let mut child = sleeper_in(&cgroup);
+    // What the pipe does not take stays in its memory.
+    let script = "read go; dd if=/dev/zero bs=60M count=1 status=none \
+                  | { head -c 1 > /dev/null; echo ready; sleep 600; }";
+    let mut hog = Command::new("sh")
+        .args(["-c", script])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    for procs in cgroup.procs_files().unwrap() {
+        std::fs::File::from(procs).write_all(hog.id().to_string().as_bytes()).unwrap();
+    }
+    writeln!(hog.stdin.as_ref().unwrap()).unwrap();
+    let mut ready = [0_u8; 6];
+    std::io::Read::read_exact(hog.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    let used = || cgroup.measure().memory.unwrap();
+    assert!(used().current_bytes > 60_000_000, "{:?}", used());
+    let low = Limits { memory_bytes: Some(16 << 20), ..first };
+    let error = cgroup.change(&first, &low).unwrap_err();
+    assert!(matches!(error, CgroupError::InUse { wanted: 16_777_216, .. }), "{error}");
+    assert_eq!((used().limit_bytes, used().oom_kills), (first.memory_bytes, 0));
+    assert!(cgroup.contains(i32::try_from(hog.id()).unwrap()));
+    let enough = Limits { memory_bytes: Some(192 << 20), ..first };
+    cgroup.change(&first, &enough).unwrap();
+    assert_eq!(used().limit_bytes, enough.memory_bytes);
+    cgroup.kill_all(soon()).unwrap();
+    for child in [&mut child, &mut hog] {
+        child.wait().unwrap();
+    }
+    cgroup.remove().unwrap();
     layout.tidy();
 }

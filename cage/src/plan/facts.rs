@@ -1,5 +1,6 @@
 //! What a plan is made from, beside the policy: the host's facts, the file tree, the request.
 
+use crate::cgroup::Disk;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -18,6 +19,7 @@ pub struct HostFacts {
     pub swap: Controller,
     pub pids: Controller,
     pub cpu: Controller,
+    pub io: Controller,
     pub freezer: Controller,
     /// Hard rlimits that a cage inherits and cannot raise: `(resource, value)`. What is not named
     /// has no limit.
@@ -84,6 +86,8 @@ pub trait HostPaths {
     fn link(&self, path: &Path) -> Option<PathBuf>;
     /// The owner.
     fn owner(&self, path: &Path) -> Option<u32>;
+    /// The whole disk that it lies on, if it lies on one.
+    fn disk(&self, path: &Path) -> Option<Disk>;
 }
 
 /// More links than this on one way lead nowhere, as for the kernel.
@@ -183,6 +187,10 @@ impl HostPaths for RealPaths {
             Name::Real { owner, .. } => Some(owner),
             Name::Link(_) => None,
         }
+    }
+
+    fn disk(&self, path: &Path) -> Option<Disk> {
+        Disk::of(path)
     }
 }
 

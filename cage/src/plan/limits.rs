@@ -1,7 +1,12 @@
 //! Limits, and by what each is enforced here.
 
 use super::{Controller, HostFacts};
+use crate::cgroup::{Disk, IoLimit};
+use crate::launch::Clocks;
 use serde::{Deserialize, Serialize};
+
+pub(crate) const NO_DISK: &str =
+    "the workspace lies on no disk that the kernel can slow down for one cage";
 
 /// Numbers of the kernel's resources (x86-64 and aarch64).
 pub mod resource {
@@ -42,9 +47,20 @@ pub struct Limits {
     pub pids: Limit,
     /// Thousandths of one CPU.
     pub cpu_milli: Limit,
+    /// Bytes a second, each way, of the disk that the workspace lies on.
+    #[serde(default = "Limit::off")]
+    pub io: Limit,
+    #[serde(default)]
+    pub io_disk: Option<Disk>,
     /// The whole cage dies as one.
     pub oom_group: bool,
     pub walltime_ms: Option<u64>,
+    /// Without a key or a byte of output.
+    #[serde(default)]
+    pub idle_ms: Option<u64>,
+    /// Printed by all commands together.
+    #[serde(default)]
+    pub output_bytes: Option<u64>,
     /// Most terminals at once, and `max=` of the cage's own devpts.
     pub ptys: u32,
 }
@@ -69,6 +85,10 @@ pub enum Enforcement {
 }
 
 impl Limit {
+    fn off() -> Self {
+        Self { value: None, by: Enforcement::Off }
+    }
+
     pub(super) fn by_cgroup(value: Option<u64>, controller: Controller) -> Self {
         let by = match (value, controller) {
             (None, _) => Enforcement::Off,
@@ -85,6 +105,32 @@ impl Limit {
         match self.by {
             Enforcement::CgroupV1 | Enforcement::CgroupV2 => self.value,
             Enforcement::Rlimit | Enforcement::Absent | Enforcement::Off => None,
+        }
+    }
+}
+
+impl Limits {
+    /// Those that the broker keeps.
+    #[must_use]
+    pub fn clocks(&self) -> Clocks {
+        Clocks {
+            walltime_ms: self.walltime_ms,
+            idle_ms: self.idle_ms,
+            output_bytes: self.output_bytes,
+        }
+    }
+
+    /// Those that cgroups hold.
+    #[must_use]
+    pub fn of_cgroup(&self) -> crate::cgroup::Limits {
+        let io = self.io.for_cgroup().zip(self.io_disk);
+        crate::cgroup::Limits {
+            memory_bytes: self.memory.for_cgroup(),
+            swap_bytes: self.swap.for_cgroup(),
+            pids: self.pids.for_cgroup(),
+            cpu_milli: self.cpu_milli.for_cgroup(),
+            io: io.map(|(bytes, disk)| IoLimit { disk, bytes }),
+            oom_group: self.oom_group,
         }
     }
 }

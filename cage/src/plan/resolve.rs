@@ -1,17 +1,18 @@
 //! [`resolve`]: the one way to make a plan.
 
-use super::limits::resource;
+use super::limits::{NO_DISK, resource};
 use super::mounts::{self, Tree, utf8};
 use super::{
     CagePlan, Controller, Enforcement, EnvRules, HostFacts, HostPaths, Limit, Limits, MountKind,
     PathKind, PlanError, Request, Seccomp, Terminal, User, landlock, workspace,
 };
+use crate::cgroup::Disk;
 use crate::orders::{Forwarder, Rlimit};
 use crate::policy::{Connect, Policy, PolicyLimits, Requirement};
 use std::path::Path;
 
 /// The smallest memory in which a cage can start at all.
-const MEMORY_BYTES_MIN: u64 = 8 << 20;
+pub(super) const MEMORY_BYTES_MIN: u64 = 8 << 20;
 /// Policy, facts and request → plan. Nothing is changed and nothing is opened.
 pub fn resolve(
     policy: &Policy,
@@ -39,6 +40,8 @@ pub fn resolve(
             "{binds} mounts: each costs about 0.2 ms at every start; lend whole folders where you can"
         ));
     }
+    let disk = tree.disk(Path::new(&workspace.host));
+    let limits = limits(&policy, facts, disk)?;
     Ok(CagePlan {
         version: CagePlan::VERSION,
         policy: policy.name.clone(),
@@ -51,7 +54,7 @@ pub fn resolve(
         masked: facts.telling.clone(),
         seccomp: Seccomp::Default,
         rlimits: rlimits(&policy.limits, facts),
-        limits: limits(&policy.limits, facts)?,
+        limits,
         forwarders,
         env: EnvRules { pass: policy.env_pass.clone(), set: policy.env_set.clone() },
         terminal: terminal(&policy),
@@ -98,6 +101,7 @@ fn standing(requirement: Requirement, facts: &HostFacts) -> (bool, String) {
         Requirement::CgroupSwap => cgroup(facts.swap, "swap"),
         Requirement::CgroupPids => cgroup(facts.pids, "pids"),
         Requirement::CgroupCpu => cgroup(facts.cpu, "cpu"),
+        Requirement::CgroupIo => cgroup(facts.io, "io"),
     }
 }
 
@@ -190,7 +194,13 @@ fn socket_path(
     }
 }
 
-fn limits(asked: &PolicyLimits, facts: &HostFacts) -> Result<Limits, PlanError> {
+fn limits(policy: &Policy, facts: &HostFacts, disk: Option<Disk>) -> Result<Limits, PlanError> {
+    let asked = &policy.limits;
+    if disk.is_none() && policy.require.contains(&Requirement::CgroupIo) {
+        let message = format!("policy {} requires cgroup.io, but {NO_DISK}", policy.name);
+        return Err(PlanError::Wall { wall: "cgroup.io".to_owned(), message });
+    }
+    let io = if disk.is_some() { facts.io } else { Controller::Absent };
     if asked.memory_bytes.is_some_and(|bytes| bytes < MEMORY_BYTES_MIN) {
         return Err(PlanError::Path {
             key: "limits.memory".to_owned(),
@@ -210,8 +220,12 @@ fn limits(asked: &PolicyLimits, facts: &HostFacts) -> Result<Limits, PlanError> 
         swap: Limit::by_cgroup(swap, facts.swap),
         pids,
         cpu_milli: Limit::by_cgroup(asked.cpu_milli, facts.cpu),
+        io: Limit::by_cgroup(asked.io_bytes, io),
+        io_disk: disk,
         oom_group: asked.oom_group,
         walltime_ms: asked.walltime_ms,
+        idle_ms: asked.idle_ms,
+        output_bytes: asked.output_bytes,
         ptys: asked.ptys,
     })
 }

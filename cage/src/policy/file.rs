@@ -1,7 +1,7 @@
 //! One policy file, as written. Everything is optional here; merging makes it whole.
 
 use super::paths::{Connect, EnvName, EnvSet, Loopback, PathRule};
-use super::values::{Bytes, Count, CpuMilli, Grace, Home, Millis, Name, Requirement};
+use super::values::{Bytes, Count, CpuMilli, Grace, Home, Millis, Name, Requirement, Speed};
 use serde::{Deserialize, Serialize};
 use wire::WorkspaceMode;
 
@@ -98,6 +98,9 @@ pub(super) struct LimitsFile {
     pub(super) core: Option<Bytes>,
     pub(super) ptys: Option<Count<1, 4096>>,
     pub(super) walltime: Option<Millis>,
+    pub(super) idle: Option<Millis>,
+    pub(super) output_bytes: Option<Bytes>,
+    pub(super) io: Option<Speed>,
     pub(super) oom: Option<OomMode>,
 }
 

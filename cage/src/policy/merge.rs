@@ -68,6 +68,9 @@ impl LimitsFile {
             core: child.core.or(self.core),
             ptys: child.ptys.or(self.ptys),
             walltime: child.walltime.or(self.walltime),
+            idle: child.idle.or(self.idle),
+            output_bytes: child.output_bytes.or(self.output_bytes),
+            io: child.io.or(self.io),
             oom: child.oom.or(self.oom),
         }
     }

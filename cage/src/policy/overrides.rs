@@ -1,5 +1,6 @@
 //! What the operator says on the command line, laid over the policy. It may widen.
 
+use super::limit::checked_pids;
 use super::paths::is_env_name;
 use super::values::{BadValue, Bytes, Home, Millis, Name};
 use super::{PathRule, Policy};
@@ -72,11 +73,4 @@ fn path_rule(path: &Arg) -> Result<PathRule, BadValue> {
         return Err(BadValue(format!("{:?} is not UTF-8; rename it to lend it", path.lossy())));
     };
     PathRule::literal(text)
-}
-
-fn checked_pids(pids: u64) -> Result<u64, BadValue> {
-    if (8..=4_194_304).contains(&pids) {
-        return Ok(pids);
-    }
-    Err(BadValue(format!("{pids} is out of range; write a number from 8 to 4194304")))
 }

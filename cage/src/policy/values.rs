@@ -116,6 +116,23 @@ impl Millis {
     }
 }
 
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(mut rest) = *self;
+        if rest == 0 {
+            return f.write_str("0ms");
+        }
+        for unit in ["d", "h", "m", "s", "ms"] {
+            let factor = unit_ms(unit).unwrap_or(1);
+            if rest >= factor {
+                write!(f, "{}{unit}", rest / factor)?;
+                rest %= factor;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn unit_ms(unit: &str) -> Option<u64> {
     Some(match unit {
         "ms" => 1,
@@ -158,18 +175,52 @@ pub(super) struct CpuMilli(pub(super) u64);
 impl<'de> Deserialize<'de> for CpuMilli {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let cpus = f64::deserialize(deserializer)?;
-        if !(0.01..=4096.0).contains(&cpus) {
-            return Err(de::Error::custom(format!(
-                "{cpus} CPUs cannot be given; write a number from 0.01 to 4096, such as 1.0"
-            )));
+        cpu_milli(cpus).map(Self).map_err(de::Error::custom)
+    }
+}
+
+pub(super) fn cpu_milli(cpus: f64) -> Result<u64, BadValue> {
+    if !(0.01..=4096.0).contains(&cpus) {
+        return bad(format!(
+            "{cpus} CPUs cannot be given; write a number from 0.01 to 4096, such as 1.0"
+        ));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range was checked above"
+    )]
+    let milli = (cpus * 1000.0).round() as u64;
+    Ok(milli)
+}
+
+/// Bytes a second; at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Speed(pub(super) u64);
+
+impl Speed {
+    pub(super) fn parse(text: &str) -> Result<Self, BadValue> {
+        Bytes::parse(text).and_then(Self::of)
+    }
+
+    fn of(Bytes(bytes): Bytes) -> Result<Self, BadValue> {
+        if bytes == 0 {
+            return bad("0 would stop it for ever; leave the key out for no limit");
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "the range was checked above"
-        )]
-        let milli = (cpus * 1000.0).round() as u64;
-        Ok(Self(milli))
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/s", Bytes(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Speed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Bytes::deserialize(deserializer)
+            .and_then(|bytes| Self::of(bytes).map_err(de::Error::custom))
     }
 }
 
@@ -247,6 +298,7 @@ pub enum Requirement {
     CgroupSwap,
     CgroupPids,
     CgroupCpu,
+    CgroupIo,
 }
 
 impl Requirement {
@@ -259,12 +311,13 @@ impl Requirement {
             "cgroup.swap" => Self::CgroupSwap,
             "cgroup.pids" => Self::CgroupPids,
             "cgroup.cpu" => Self::CgroupCpu,
+            "cgroup.io" => Self::CgroupIo,
             other => match other.strip_prefix("landlock>=").map(str::parse) {
                 Some(Ok(abi)) if (1..=99).contains(&abi) => Self::Landlock(abi),
                 _ => {
                     return bad(format!(
                         "{text:?} is nothing that can be required; known are userns, seccomp, \
-                         landlock>=N, cgroup.memory, cgroup.swap, cgroup.pids, cgroup.cpu"
+                         landlock>=N, cgroup.memory, cgroup.swap, cgroup.pids, cgroup.cpu, cgroup.io"
                     ));
                 }
             },
@@ -284,6 +337,7 @@ impl Requirement {
             Self::CgroupSwap => "cgroup.swap",
             Self::CgroupPids => "cgroup.pids",
             Self::CgroupCpu => "cgroup.cpu",
+            Self::CgroupIo => "cgroup.io",
         }
     }
 }
@@ -297,7 +351,8 @@ impl fmt::Display for Requirement {
             | Self::CgroupMemory
             | Self::CgroupSwap
             | Self::CgroupPids
-            | Self::CgroupCpu => f.write_str(self.wall()),
+            | Self::CgroupCpu
+            | Self::CgroupIo => f.write_str(self.wall()),
         }
     }
 }
@@ -306,5 +361,18 @@ impl<'de> Deserialize<'de> for Requirement {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_they_are_read() {
+        for text in ["500ms", "30s", "10m", "1h30m", "2d", "1d1h1m1s1ms"] {
+            assert_eq!(Millis::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Millis(90_000).to_string(), "1m30s");
     }
 }

@@ -38,6 +38,7 @@ pub fn facts(layout: &Layout) -> HostFacts {
         swap: controller(limits.swap),
         pids: controller(limits.pids),
         cpu: controller(limits.cpu),
+        io: controller(limits.io),
         freezer: if limits.kill { Controller::V2 } else { Controller::Absent },
         rlimits_hard: kernel::hard_rlimits(),
         telling: telling(),

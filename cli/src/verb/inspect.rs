@@ -94,6 +94,9 @@ fn run_lines(page: &mut Page, run: &RunView) {
     if let Some(peak) = usage.memory_peak_bytes {
         used.push_str(&format!(", {} MiB at most", peak / (1024 * 1024)));
     }
+    if let Some(all) = usage.cpu_us {
+        used.push_str(&format!(", {} ms of cpu in the whole cage", all / 1000));
+    }
     page.line(format!("  used      {used}, {} bytes of output", usage.output_bytes));
 }
 

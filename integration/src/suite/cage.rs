@@ -110,7 +110,7 @@ fn no_network(sandbox: &Sandbox) -> anyhow::Result<()> {
 }
 
 /// The group of this cage that has the file, in any hierarchy.
-fn cgroup_file(sandbox: &Sandbox, cage: &str, file: &str) -> anyhow::Result<String> {
+pub(super) fn cgroup_file(sandbox: &Sandbox, cage: &str, file: &str) -> anyhow::Result<String> {
     let parent = sandbox.cgroup_parent().trim_start_matches('/');
     let hierarchies = std::fs::read_dir("/sys/fs/cgroup")?.flatten().map(|entry| entry.path());
     let roots = hierarchies.chain(std::iter::once("/sys/fs/cgroup".into()));

@@ -36,7 +36,7 @@ pub struct Command {
     /// What is to be started when its viewer is there.
     held: Option<BrokerExec>,
     /// Who waits to hear that it runs.
-    waiting: Option<Reply>,
+    pub waiting: Option<Reply>,
     /// Signals that came before it ran.
     early_signals: Vec<i32>,
 }
@@ -212,6 +212,7 @@ impl Broker {
     }
 
     pub(super) fn started(&mut self, order: u64, pid: i32, fds: Vec<OwnedFd>) {
+        self.active_at.set(Instant::now());
         let Some((pty, command)) = self.by_order(order) else { return };
         command.pid = Some(pid);
         command.started = Some(Instant::now());

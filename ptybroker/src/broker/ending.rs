@@ -7,12 +7,13 @@
 //!    ten minutes after the last sign of either.
 
 use super::command::Command;
+use super::timing::{millis, words};
 use super::{Broker, Happening, Phase};
-use crate::clocks::{self, Alarm};
-use crate::exit::{self, Circumstances, End};
+use crate::clocks::Alarm;
+use crate::exit::{self, Alarmed, Circumstances, End};
 use crate::terminal::Command as Tell;
+use cage::policy::Bytes;
 use std::time::Duration;
-use tokio::time::Instant;
 use wire::broker::BrokerNotice;
 use wire::frame::{Close, CloseReason};
 use wire::{Cause, EventBody, Exit, PtyId};
@@ -23,9 +24,10 @@ const ALONE_MAX: Duration = Duration::from_secs(600);
 impl Broker {
     /// Everything that a command printed is kept.
     pub(super) fn drained(&mut self, pty: PtyId, bytes: u64, lines: u64) {
+        self.look_at_pids();
         let oom_killed = self.counters.oom_kills();
-        let peak = self.counters.memory_peak_bytes();
-        let (ending, alarm) = (self.ending, self.alarm);
+        let cage = self.counters.usage();
+        let (ending, alarm) = (self.ending, self.alarm.clone());
         let Some(command) = self.commands.get_mut(&pty) else { return };
         let circumstances = Circumstances {
             ending,
@@ -33,7 +35,7 @@ impl Broker {
             oom_killed: oom_killed > command.oom_kills_before,
             wall_ms: command.started.map_or(0, |at| millis(at.elapsed())),
             output_bytes: bytes,
-            memory_peak_bytes: peak,
+            cage,
         };
         let end = command.end.clone().unwrap_or(End::Lost);
         let exit = exit::conclude(&end, &circumstances);
@@ -88,6 +90,10 @@ impl Broker {
         for command in self.commands.values_mut().filter(|command| command.end.is_none()) {
             command.end = Some(End::Lost);
             command.tell(Tell::PayloadEnded);
+            // It died before pid 1 could say that it runs: its exit tells.
+            if let Some(reply) = command.waiting.take() {
+                reply.done();
+            }
         }
         if self.main.is_none() && self.phase != Phase::Ended {
             self.lost_before_main();
@@ -96,7 +102,10 @@ impl Broker {
 
     /// The cage went between its attestation and its first command.
     fn lost_before_main(&mut self) {
-        let cause = self.ending.or(self.alarm).unwrap_or(Cause::StatusLost);
+        let cause = self
+            .ending
+            .or(self.alarm.as_ref().map(|alarm| alarm.cause))
+            .unwrap_or(Cause::StatusLost);
         let words = "the cage ended before its first command was started".to_owned();
         let exit = Exit::not_started(125, cause, words);
         self.phase = Phase::Ended;
@@ -108,47 +117,25 @@ impl Broker {
         self.wait_alone();
     }
 
-    /// They stand while the cage is suspended, and go on from there.
-    pub(super) fn start_clocks(&mut self) {
-        if self.is_suspended() {
-            return;
-        }
-        let inbox = &self.shared.inbox;
-        self.clocks_since = Some(Instant::now());
-        if let Some(ms) = self.walltime_left_ms {
-            self.running_clocks.push(clocks::walltime(ms, inbox.clone()));
-        }
-        if let Some(ms) = self.clocks.idle_ms {
-            self.active_at.set(Instant::now());
-            let active_at = std::rc::Rc::clone(&self.active_at);
-            self.running_clocks.push(clocks::idle(ms, active_at, inbox.clone()));
-        }
-    }
-
-    pub(super) fn stop_clocks(&mut self) {
-        for clock in self.running_clocks.drain(..) {
-            clock.abort();
-        }
-        let ran_ms = self.clocks_since.take().map_or(0, |since| millis(since.elapsed()));
-        self.walltime_left_ms = self.walltime_left_ms.map(|left| left.saturating_sub(ran_ms));
-    }
-
     pub(super) fn alarm(&mut self, alarm: Alarm) {
         match alarm {
+            // It rang before it was changed, or before the cage stood still.
+            Alarm::Walltime | Alarm::Idle if !self.is_over(alarm) => self.restart_clocks(),
             Alarm::Walltime => {
-                let ms = self.clocks.walltime_ms.unwrap_or(0);
-                self.end_for(Cause::Walltime, "walltime", &format!("it ran for {ms} ms"));
+                let limit = words(self.clocks.walltime_ms);
+                self.end_for(Cause::Walltime, "walltime", &format!("it ran for {limit}"));
             }
             Alarm::Idle => {
-                let ms = self.clocks.idle_ms.unwrap_or(0);
-                self.end_for(Cause::Idle, "idle", &format!("nothing moved for {ms} ms"));
+                let limit = words(self.clocks.idle_ms);
+                let message = format!("no key and no output for {limit}");
+                self.end_for(Cause::Idle, "idle", &message);
             }
             // v1 also rings it when the cgroup is removed, after the end; and it rings before the
             // kernel kills and counts.
             Alarm::AtMemoryLimit if self.phase == Phase::Running => {
                 self.tell_oom();
                 if self.oom_group {
-                    self.alarm.get_or_insert(Cause::Oom);
+                    self.alarm.get_or_insert(Alarmed { cause: Cause::Oom, message: None });
                     self.kill_cage();
                 }
             }
@@ -157,15 +144,18 @@ impl Broker {
             {
                 self.tell_oom();
             }
-            Alarm::PidsMet
-                if self.counters.pids_met() > self.told.pids_met_before && !self.told.pids =>
-            {
-                self.told.pids = true;
-                let message = "a fork was refused: the cage has as many processes as it may have";
-                let (limit, message) = ("pids".to_owned(), message.to_owned());
-                self.log(&EventBody::CageLimit { limit, message });
-            }
-            Alarm::AtMemoryLimit | Alarm::OomKill | Alarm::PidsMet => {}
+            Alarm::PidsMet => self.look_at_pids(),
+            Alarm::AtMemoryLimit | Alarm::OomKill => {}
+        }
+    }
+
+    /// Also when somebody asks and when a command ends: v1 wakes nobody who waits for this.
+    pub(super) fn look_at_pids(&mut self) {
+        if !self.told.pids && self.counters.pids_met() > self.told.pids_met_before {
+            self.told.pids = true;
+            let message = "a fork was refused: the cage has as many processes as it may have";
+            let (limit, message) = ("pids".to_owned(), message.to_owned());
+            self.log(&EventBody::CageLimit { limit, message });
         }
     }
 
@@ -176,15 +166,15 @@ impl Broker {
     }
 
     pub(super) fn output_over_limit(&mut self) {
-        let bytes = self.clocks.output_bytes.unwrap_or(0);
-        self.end_for(Cause::Limit, "output_bytes", &format!("it printed more than {bytes} bytes"));
+        let limit = Bytes(self.clocks.output_bytes.unwrap_or(0));
+        self.end_for(Cause::Limit, "output_bytes", &format!("it printed more than {limit}"));
     }
 
     fn end_for(&mut self, cause: Cause, limit: &str, message: &str) {
         if self.phase != Phase::Running || self.alarm.is_some() {
             return;
         }
-        self.alarm = Some(cause);
+        self.alarm = Some(Alarmed { cause, message: Some(format!("{limit}: {message}")) });
         let (limit, message) = (limit.to_owned(), message.to_owned());
         self.log(&EventBody::CageLimit { limit, message });
         self.kill_cage();
@@ -218,8 +208,4 @@ impl Broker {
             drop(inbox.send(Happening::LeftAlone));
         });
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

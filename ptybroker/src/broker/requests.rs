@@ -1,6 +1,6 @@
 //! What the supervisor asks for.
 
-use super::{Broker, Phase, refuse};
+use super::{Broker, Phase, refuse, timing};
 use crate::control::{Inbound, Reply};
 use crate::terminal::{Attach, Command as Tell, answer_bytes};
 use cage::orders::{Order, Target};
@@ -41,6 +41,7 @@ impl Broker {
             BrokerRequest::Signal { pty, signal } => self.signal(pty, signal, reply),
             BrokerRequest::Suspend { grace_ms, all } => self.suspend(grace_ms, all, reply),
             BrokerRequest::Resume => self.resume(reply),
+            BrokerRequest::Clocks(clocks) => reply.result(self.set_clocks(clocks)),
             BrokerRequest::Ending { cause } => {
                 self.ending.get_or_insert(cause);
                 reply.done();
@@ -55,7 +56,10 @@ impl Broker {
             BrokerRequest::Scrollback { pty, form } => {
                 self.tell(pty, reply, |reply| Tell::Scrollback(form, reply));
             }
-            BrokerRequest::State => reply.result_value(control::value(&self.state())),
+            BrokerRequest::State => {
+                self.look_at_pids();
+                reply.result_value(control::value(&self.state()));
+            }
             BrokerRequest::Ack { seq } => {
                 self.events.borrow_mut().acknowledge(seq);
                 reply.done();
@@ -166,6 +170,8 @@ impl Broker {
             monitor_pid: (!self.cage_gone).then_some(self.monitor_pid),
             ptys: self.ptys(),
             suspended: self.is_suspended(),
+            ran_ms: timing::millis(self.timing.ran()),
+            output_bytes: self.output.bytes(),
             exit: self.exit.clone(),
             seq: self.events.borrow().newest(),
         }

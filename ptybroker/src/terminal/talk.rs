@@ -79,13 +79,22 @@ pub struct Status {
 #[derive(Debug, Default)]
 pub struct Output {
     bytes: Cell<u64>,
-    bytes_max: Option<u64>,
+    bytes_max: Cell<Option<u64>>,
 }
 
 impl Output {
     #[must_use]
     pub fn limited(bytes_max: Option<u64>) -> Self {
-        Self { bytes: Cell::new(0), bytes_max }
+        Self { bytes: Cell::new(0), bytes_max: Cell::new(bytes_max) }
+    }
+
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    pub fn limit(&self, bytes_max: Option<u64>) {
+        self.bytes_max.set(bytes_max);
     }
 
     /// Counts; whether these bytes are the ones that go beyond the limit.
@@ -94,7 +103,7 @@ impl Output {
         let before = self.bytes.get();
         let after = before.saturating_add(bytes as u64);
         self.bytes.set(after);
-        self.bytes_max.is_some_and(|max| before <= max && after > max)
+        self.bytes_max.get().is_some_and(|max| before <= max && after > max)
     }
 }
 

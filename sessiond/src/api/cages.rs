@@ -43,7 +43,7 @@ fn find(
     Ok(cage.ok_or_else(|| access::not_found("cage"))?)
 }
 
-async fn found(app: &App, caller: &Caller, verb: Verb, ids: &Ids) -> Answer<CageView> {
+pub(super) async fn found(app: &App, caller: &Caller, verb: Verb, ids: &Ids) -> Answer<CageView> {
     let (who, place) = (caller.operator, (ids.session()?, ids.cage()?));
     Ok(app.store.read(move |db| find(db, who, verb, place)).await?)
 }

@@ -132,6 +132,8 @@ fn two_operators_do_not_see_each_other_and_root_sees_both() {
                 ("DELETE", format!("/sessions/{session}?confirm=true&purge=true")),
                 ("GET", cage.clone()),
                 ("GET", format!("{cage}/plan")),
+                ("GET", format!("{cage}/stats")),
+                ("GET", format!("{cage}/limits")),
                 ("POST", format!("{cage}/kill")),
                 ("GET", run.clone()),
                 ("POST", format!("{run}/cancel")),
@@ -156,6 +158,10 @@ fn two_operators_do_not_see_each_other_and_root_sees_both() {
                 let (status, answer) = as_uid(&daemon, other, "POST", &path, body).await;
                 assert_eq!(status, 404, "{other} POST {path}: {answer}");
             }
+            let limits = format!("{cage}/limits");
+            let body = json!({ "memory": "1G" });
+            let (status, answer) = as_uid(&daemon, other, "PATCH", &limits, body).await;
+            assert_eq!(status, 404, "{other} PATCH {limits}: {answer}");
             let (_, list) = as_uid(&daemon, *uid, "GET", "/sessions", Value::Null).await;
             assert_eq!(list["sessions"].as_array().unwrap().len(), 1);
             let (_, own) = as_uid(&daemon, *uid, "GET", "/resolve?id=mine", Value::Null).await;

@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
 use wire::control::{self, Hello, Message};
+use wire::limits::LimitsView;
+use wire::stats::Stats;
 use wire::supervisor::{
     CageState, LayerAnswer, LayerRequest, LayerState, Phase, PtyState, Spawned, SupervisorNotice,
     SupervisorRequest,
@@ -215,6 +217,20 @@ impl Fake {
             SupervisorRequest::Layer { .. } => layer(fds.nth(1).unwrap()),
             SupervisorRequest::Layers => Ok((Value::Null, vec![document(&self.state().layers)])),
             SupervisorRequest::ForgetLayer { .. } => plain,
+            SupervisorRequest::Stats { .. } => {
+                assert_eq!(fds.len(), 1, "an authority comes with it");
+                Ok((json!(Stats { ran_ms: Some(7), ..Stats::default() }), Vec::new()))
+            }
+            SupervisorRequest::Limits { .. } => Ok((json!(LimitsView::default()), Vec::new())),
+            SupervisorRequest::SetLimits { cage, set } => {
+                assert_eq!(fds.len(), 1, "an authority comes with it");
+                let mut enforced = Enforced::default();
+                enforced.push("cgroup.memory", WallState::Enforced, set["memory"].to_string());
+                let told = EventBody::CageLimits { changes: Vec::new(), enforced };
+                self.tell(cage, Source::Supervisor, &told);
+                let seq = self.state().cages.get(&cage).map_or(0, |known| known.supervisor_seq);
+                Ok((json!(LimitsView { seq, ..LimitsView::default() }), Vec::new()))
+            }
             SupervisorRequest::Kill { cage, cause } | SupervisorRequest::End { cage, cause } => {
                 assert_eq!(fds.len(), 1, "an authority comes with it");
                 self.end(cage, &exit(None, Some(9), cause));

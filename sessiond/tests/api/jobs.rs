@@ -174,6 +174,31 @@ fn plan_signal_input_and_resize_reach_the_supervisor() {
 }
 
 #[test]
+fn limits_change_and_the_rows_say_so() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let started = daemon.started().await;
+        let cage = format!("/sessions/{}/cages/{}", started.session, started.cage);
+        assert_eq!(daemon.get(&format!("{cage}/stats")).await.1["ran_ms"], 7);
+        let (status, view) = daemon.get(&format!("{cage}/limits")).await;
+        assert_eq!((status, &view["limits"]), (200, &json!([])));
+        let body = |text: &str| Some(text.to_owned().into());
+        let path = format!("{cage}/limits");
+        let (status, error) = daemon.call("PATCH", &path, body("[1]")).await;
+        assert_eq!((status, &error["error"]["code"]), (400, &json!(ErrorCode::BadRequest)));
+        let (status, _) = daemon.call("PATCH", &path, body("{\"memory\": \"4G\"}")).await;
+        assert_eq!(status, 200);
+        let (_, view) = daemon.get(&cage).await;
+        assert_eq!(view["enforced"]["walls"][0]["how"], "\"4G\"");
+        assert_eq!(daemon.post(&format!("{cage}/kill"), Value::Null).await.0, 204);
+        for (method, what) in [("GET", "stats"), ("GET", "limits"), ("PATCH", "limits")] {
+            let (status, _) = daemon.call(method, &format!("{cage}/{what}"), body("{}")).await;
+            assert_eq!(status, 410, "{method} {what}");
+        }
+    });
+}
+
+#[test]
 fn a_session_is_paused_and_goes_on() {
     run(async {
         let daemon = Daemon::start().await;

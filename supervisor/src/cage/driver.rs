@@ -9,6 +9,7 @@ use super::Cage;
 use super::phase::Moment;
 use super::record::Process;
 use crate::launch;
+use crate::stats;
 use crate::supervisor::Supervisor;
 use link::{PidFd, failpoint};
 use std::rc::Rc;
@@ -55,6 +56,7 @@ pub(crate) async fn run_adopted(
     }
     emptied(&cage).await;
     failpoint::reach("exit.emptied");
+    tell_stats(&cage).await;
     announce_gone(&supervisor, &cage);
     let end = cage.handles().broker.clone();
     if let (Some(handle), Some(process)) = (end, cage.record().broker) {
@@ -63,6 +65,14 @@ pub(crate) async fn run_adopted(
     failpoint::reach("exit.broker_ended");
     cage.set_broker(None);
     supervisor.remove_run_files(cage.id);
+}
+
+/// While its groups are there.
+pub(crate) async fn tell_stats(cage: &Cage) {
+    if !cage.has_told("cage.stats") {
+        let stats = Box::new(stats::of(cage).await);
+        cage.tell_end(&EventBody::CageStats { stats });
+    }
 }
 
 /// The broker's word on the exit, or `None` when it is lost. Notices that tell nothing new pass.

@@ -4,7 +4,9 @@
 //! rewritten at each step; removed when the cage is forgotten.
 
 use crate::files;
+use crate::limits::Meant;
 use ::cage::cgroup::CgroupPaths;
+use ::cage::plan::Limits;
 use link::pidfd::start_time_of;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -62,6 +64,12 @@ pub(crate) struct Record {
     /// From the intent to suspend it until it goes on.
     #[serde(default)]
     pub(crate) suspended: Option<Suspended>,
+    /// Those in effect, if they are no more those of the plan.
+    #[serde(default)]
+    pub(crate) limits: Option<Limits>,
+    /// From the intent to change them until that is done or undone.
+    #[serde(default)]
+    pub(crate) limits_meant: Option<Meant>,
     /// As last asked for.
     pub(crate) ptys: Vec<PtyState>,
 }

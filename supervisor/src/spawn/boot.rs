@@ -7,7 +7,8 @@ use crate::mounts::{self, Lent};
 use crate::supervisor::Supervisor;
 use crate::sys::child::Prepared;
 use ::cage::bwrap::{self, BwrapFds, Sources};
-use ::cage::launch::{BOOT_FD, Boot, BootFds, CounterFile};
+use ::cage::cgroup::Version;
+use ::cage::launch::{BOOT_FD, Boot, BootFds, CounterFile, IoFile};
 use ::cage::plan::CagePlan;
 use link::{Listener, Packets, memfd};
 use std::ffi::CString;
@@ -130,6 +131,11 @@ fn fds(
         oom_group: plan.limits.oom_group,
         cgroup_events: counters.cgroup_events.map(|fd| numbers.give(fd)),
         memory_peak: counters.memory_peak.map(|fd| numbers.give(fd)),
+        cpu_usage: numbers.give_counter(counters.cpu_usage),
+        pids_peak: counters.pids_peak.map(|fd| numbers.give(fd)),
+        io_usage: counters
+            .io_usage
+            .map(|(version, fd)| IoFile { fd: numbers.give(fd), v2: version == Version::V2 }),
     })
 }
 

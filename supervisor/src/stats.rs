@@ -1,0 +1,43 @@
+//! What a cage uses: the kernel's counts and its broker's.
+
+use crate::cage::Cage;
+use crate::clock;
+use ::cage::cgroup::CageCgroup;
+use std::time::Duration;
+use wire::broker::{BrokerRequest, BrokerState};
+use wire::control;
+use wire::stats::{OutputUse, Stats};
+
+/// A broker that does not answer in this time is left out.
+const SOON: Duration = Duration::from_secs(1);
+const SILENT: &str = "the cage's broker does not answer";
+
+/// Now. Never fails: what cannot be told is named in `absent`.
+pub(crate) async fn of(cage: &Cage) -> Stats {
+    let cgroup = cage.handles().cgroup.clone();
+    let mut stats = match cgroup {
+        Some(cgroup) => cgroup.measure(),
+        None => CageCgroup::default().measure(),
+    };
+    stats.at_ms = clock::now_ms();
+    let limit_bytes = cage.limits().and_then(|limits| limits.output_bytes);
+    match broker_state(cage).await {
+        Some(state) => {
+            stats.ran_ms = Some(state.ran_ms);
+            stats.output = Some(OutputUse { bytes: state.output_bytes, limit_bytes });
+        }
+        None => {
+            for name in ["ran", "output"] {
+                stats.absent.insert(name.to_owned(), SILENT.to_owned());
+            }
+        }
+    }
+    stats
+}
+
+async fn broker_state(cage: &Cage) -> Option<BrokerState> {
+    let broker = cage.broker().ok()?;
+    let asked = broker.call(&BrokerRequest::State, &[]);
+    let (value, _fds) = tokio::time::timeout(SOON, asked).await.ok()?.ok()?;
+    control::typed(value).ok()
+}
