@@ -248,7 +248,7 @@ fn a_payload_runs_and_its_status_comes_back() {
         .filter(|event| event.source == Source::Supervisor)
         .map(|event| event.kind.as_str())
         .collect();
-    assert_eq!(own, ["cage.planned", "cage.attested", "cage.started", "cage.gone"]);
+    assert_eq!(own, ["cage.planned", "cage.attested", "cage.started", "cage.stats", "cage.gone"]);
     let states = caller.list();
     assert_eq!(states.len(), 1);
     assert_eq!((states[0].phase, states[0].exit.as_ref().unwrap().code), (Phase::Gone, Some(7)));
