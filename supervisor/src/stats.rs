@@ -21,10 +21,14 @@ pub(crate) async fn of(cage: &Cage) -> Stats {
     };
     stats.at_ms = clock::now_ms();
     let limit_bytes = cage.limits().and_then(|limits| limits.output_bytes);
-    match broker_state(cage).await {
-        Some(state) => {
-            stats.ran_ms = Some(state.ran_ms);
-            stats.output = Some(OutputUse { bytes: state.output_bytes, limit_bytes });
+    match broker_state(cage)
+        .await
+        .map(|state| (state.ran_ms, state.output_bytes))
+        .or_else(|| last(cage))
+    {
+        Some((ran_ms, bytes)) => {
+            stats.ran_ms = Some(ran_ms);
+            stats.output = Some(OutputUse { bytes, limit_bytes });
         }
         None => {
             for name in ["ran", "output"] {
@@ -33,6 +37,13 @@ pub(crate) async fn of(cage: &Cage) -> Stats {
         }
     }
     stats
+}
+
+/// How long it ran and what it printed, of a cage whose broker has nothing left to do and may be gone.
+fn last(cage: &Cage) -> Option<(u64, u64)> {
+    let record = cage.record();
+    let ran_ms = record.exit?.usage.wall_ms;
+    Some((ran_ms, record.ptys.iter().map(|pty| pty.seq).sum()))
 }
 
 async fn broker_state(cage: &Cage) -> Option<BrokerState> {
