@@ -3,6 +3,7 @@
 //! `parse` knows lines, `schema` knows every key, `values` and `paths` know what a value may be,
 //! `merge` knows `extends`. Nothing here knows the host.
 
+mod ceiling;
 mod error;
 mod file;
 mod load;
@@ -14,6 +15,7 @@ mod preset;
 mod schema;
 mod values;
 
+pub use ceiling::Ceiling;
 pub use error::{PolicyError, Problem};
 pub use file::{Missing, OnRefuse, Said, SocketRule, TmpfsFile as TmpfsRule};
 pub use load::load;

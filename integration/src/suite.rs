@@ -2,10 +2,14 @@
 
 pub(crate) mod agent;
 mod cage;
+mod capabilities;
 mod errors;
 mod escape;
 mod exec;
 mod exit;
+mod hostile;
+mod operators;
+mod packaging;
 mod restart;
 mod suspend;
 mod terminal;
@@ -22,6 +26,10 @@ pub(crate) fn all() -> Vec<Test> {
         terminal::tests(),
         viewers::tests(),
         users::tests(),
+        operators::tests(),
+        hostile::tests(),
+        packaging::tests(),
+        capabilities::tests(),
         errors::tests(),
         restart::tests(),
         suspend::tests(),

@@ -1,5 +1,6 @@
 //! Every unsafe call of this crate: one call per wrapper, owned descriptors out.
 
+pub(crate) mod apart;
 pub(crate) mod child;
 pub(crate) mod helper;
 

@@ -190,6 +190,7 @@ fn takes(hierarchy: &Hierarchy, controllers: &[Controller], swap_bytes: Option<u
         pids: has(Controller::Pids).then_some(16),
         cpu_milli: has(Controller::Cpu).then_some(500),
         oom_group: false,
+        share_of: None,
     };
     let wrote = limits::write(&group, &limits).is_ok();
     let can_join = group.open_write("cgroup.procs").is_ok();

@@ -42,8 +42,9 @@ pub(super) fn prepare(
     spec: &SpawnSpec,
     listener: Listener,
 ) -> Result<(Prepared, Packets, OwnedFd), Failure> {
-    let uid = cage.record().uid;
-    let Lent { paths, mounts } = if supervisor.host.is_root() {
+    let (uid, gid) = (plan.user.uid, plan.user.gid);
+    // A cage of the operator's own uid finds what is lent where it is, by the operator's own rights.
+    let Lent { paths, mounts } = if supervisor.host.is_root() && uid != cage.operator() {
         mounts::lend(supervisor, plan, uid).map_err(|error| Failure::new("files", error))?
     } else {
         mounts::in_place(plan)
@@ -61,6 +62,7 @@ pub(super) fn prepare(
         clocks: plan.clocks(),
         terminal: plan.terminal(),
         ptys_max: plan.limits.ptys,
+        supervisor_uid: supervisor.host.uid,
     };
     let text = serde_json::to_vec(&boot).map_err(|error| Failure::new("boot", error))?;
     numbers.fds.push((sealed("boot", &text)?, BOOT_FD));
@@ -71,7 +73,7 @@ pub(super) fn prepare(
         env: Vec::new(),
         fds: numbers.fds,
         mounts,
-        identity: supervisor.host.is_root().then_some((uid, uid)),
+        identity: supervisor.host.is_root().then_some((uid, gid)),
         // Limits are the inner stage's: hard ones set here could not be raised again inside.
         limits: Vec::new(),
         oom_score_adj: CString::new("500").ok(),

@@ -145,7 +145,7 @@ fn run(
     }
     let Some(program) = arrange(prepared, parked, report) else { return Step::Descriptors };
     if let Some(identity) = prepared.identity
-        && let Err(step) = drop_identity(identity)
+        && let Err(step) = become_another(identity)
     {
         return step;
     }
@@ -265,7 +265,8 @@ fn park(fd: RawFd) -> Option<RawFd> {
     (high >= 0).then_some(high)
 }
 
-fn drop_identity((uid, gid): (u32, u32)) -> Result<(), Step> {
+/// For good: no other group, no capability, no way back.
+pub(super) fn become_another((uid, gid): (u32, u32)) -> Result<(), Step> {
     // SAFETY: a count of 0 reads no memory.
     if unsafe { libc::setgroups(0, std::ptr::null()) } < 0 {
         return Err(Step::Groups);
