@@ -42,7 +42,7 @@ install -d -m 755 "$root/etc/mews" "$root/etc/mews/policies"
 if [ "$systemd" = yes ]; then
     units=$root$prefix/lib/systemd/system
     install -d -m 755 "$units" "$root$prefix/lib/sysusers.d" "$root$prefix/lib/tmpfiles.d"
-    for unit in mews-supervisor.service mews-supervisor.socket mews.slice; do
+    for unit in mews-supervisor.service mews-supervisor.socket mews-cages.service mews.slice; do
         sed "s|/usr/libexec/mews|$prefix/libexec/mews|; s|/usr/share/doc|$prefix/share/doc|" \
             "$here/systemd/$unit" >"$units/$unit.new"
         chmod 644 "$units/$unit.new"

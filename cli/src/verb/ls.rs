@@ -199,6 +199,15 @@ mod tests {
     }
 
     #[test]
+    fn whose_is_said_where_there_are_several() {
+        let mut sessions = [session("a-1", &["a"], None), session("b-1", &["b"], None)];
+        assert!(!table(&sessions, 0).contains("USER"));
+        sessions[1].uid = 4_000_000_000;
+        let shown = table(&sessions, 0);
+        assert!(shown.contains("USER") && shown.contains("4000000000"), "{shown}");
+    }
+
+    #[test]
     fn a_row_shows_state_command_and_exit_and_is_harmless() {
         let exit = |code, signal, cause| Exit {
             code,

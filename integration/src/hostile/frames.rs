@@ -95,7 +95,9 @@ pub(super) fn mutated(hostile: &Hostile, (bobs, anns): (&OwnedFd, &Target)) -> a
     let mut link = hostile.link()?;
     let (mut refused, mut closed) = (0, 0);
     for number in 0..MUTATIONS {
-        let verb = VERBS[random.below(VERBS.len())].name;
+        let Some(verb) = VERBS.get(random.below(VERBS.len())).map(|verb| verb.name) else {
+            continue;
+        };
         let id = u64::from(number) + 1_000_000;
         let request = json!({ "request": { "id": id, "body": verbs::body(verb, anns) } });
         let bytes = random.change(request.to_string().into_bytes());
@@ -155,10 +157,13 @@ impl Random {
             }
             let at = self.below(bytes.len());
             match self.below(4) {
-                0 => bytes[at] = u8::try_from(self.next() & 0xff).unwrap_or(0),
+                0 => {
+                    let other = u8::try_from(self.next() & 0xff).unwrap_or(0);
+                    bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = other);
+                }
                 1 => drop(bytes.remove(at)),
                 2 => {
-                    let copy: Vec<u8> = bytes[at..].iter().copied().take(8).collect();
+                    let copy: Vec<u8> = bytes.iter().skip(at).copied().take(8).collect();
                     bytes.splice(at..at, copy);
                 }
                 _cut => bytes.truncate(at),

@@ -68,7 +68,8 @@ fn units(sandbox: &Sandbox) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(&service)?;
     let libexec = root.join("usr/libexec/mews");
     std::fs::write(&service, text.replace("/usr/libexec/mews", &libexec.to_string_lossy()))?;
-    let names = ["mews-supervisor.service", "mews-supervisor.socket", "mews.slice"];
+    let names =
+        ["mews-supervisor.service", "mews-supervisor.socket", "mews-cages.service", "mews.slice"];
     let mut command = Command::new(analyze);
     command.args(["verify", "--man=no", "--recursive-errors=no"]);
     command.args(names.map(|name| folder.join(name)));
