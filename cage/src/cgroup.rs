@@ -1,6 +1,6 @@
 //! cgroups of cages: v1, v2 or hybrid, chosen per controller by doing (CAGE.md 5).
 //!
-//! A cage's groups are `<base>/<cage>` in each v1 hierarchy that carries one of its limits and
+//! A cage's groups are `<base>/<cage>`, or `<base>/u<uid>/<cage>` where operators share a host, in each v1 hierarchy that carries one of its limits and
 //! `<base>/<cage>/payload` in the v2 tree, where limits, freeze, kill and events are. (On v2 a group
 //! with processes may have no children, so the level above stays free for the broker; on v1 nothing
 //! will ever stand beside the payload, and each memory cgroup more costs every spawn.)
@@ -108,12 +108,16 @@ impl CageCgroup {
     }
 
     fn fill(&mut self, layout: &Layout, cage: CageId, limits: &Limits) -> Result<(), CgroupError> {
+        let name = match limits.share_of {
+            Some(uid) => format!("{}/{cage}", group::operators_name(uid)),
+            None => cage.to_string(),
+        };
         for hierarchy in layout.hierarchies() {
             let controllers = limits.controllers_of(hierarchy);
             if controllers.is_empty() && hierarchy.version() == Version::V1 {
                 continue;
             }
-            let group = hierarchy.make(&cage.to_string(), &controllers)?;
+            let group = hierarchy.make(&name, &controllers)?;
             self.groups.push(group);
             if let Some(group) = self.groups.last() {
                 limits::write(group, limits)?;

@@ -22,6 +22,9 @@ pub struct Boot {
     pub terminal: Terminal,
     /// Most terminals at once; also the cage's own devpts `max=` (checked by the supervisor).
     pub ptys_max: u32,
+    /// As whom the supervisor connects: nobody else of the cage's own uid may go round its permit
+    /// table.
+    pub supervisor_uid: u32,
 }
 
 /// Descriptor numbers in the broker. bwrap inherits those marked so.

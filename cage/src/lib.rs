@@ -7,6 +7,8 @@ pub mod cgroup;
 pub mod devpts;
 #[cfg(feature = "policy")]
 pub mod enforced;
+#[cfg(feature = "policy")]
+pub mod host_policy;
 pub mod launch;
 pub mod orders;
 #[cfg(feature = "policy")]

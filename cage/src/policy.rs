@@ -3,6 +3,7 @@
 //! `parse` knows lines, `schema` knows every key, `values` and `paths` know what a value may be,
 //! `merge` knows `extends`. Nothing here knows the host.
 
+mod ceiling;
 mod error;
 mod file;
 mod limit;
@@ -15,6 +16,7 @@ mod preset;
 mod schema;
 mod values;
 
+pub use ceiling::Ceiling;
 pub use error::{PolicyError, Problem};
 pub use file::{Missing, OnRefuse, Said, SocketRule, TmpfsFile as TmpfsRule};
 pub use limit::{limit_value, limit_words};

@@ -8,7 +8,7 @@ use cage::plan::{
     CagePlan, Controller, Enforcement, HostFacts, HostPaths, MountKind, Operator, PathKind,
     PlanError, Request, resolve, resource,
 };
-use cage::policy;
+use cage::policy::{self, Ceiling};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use wire::{Arg, ErrorCode, ExecSpec, Overrides, PolicySource, Size, WallState, WireError};
@@ -143,6 +143,7 @@ fn ann(workspace: &str) -> Request {
         gid: 1000,
         workspace: workspace.into(),
         overrides: Overrides::default(),
+        ceiling: Ceiling::default(),
         homes: "/var/lib/mews/homes/1000".into(),
         never: vec!["/run/mews".into(), "/var/lib/mews".into()],
         never_write: vec!["/etc/mews".into()],

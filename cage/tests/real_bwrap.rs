@@ -4,7 +4,7 @@
 
 use cage::bwrap::{self, BwrapFds, Sources};
 use cage::plan::{CagePlan, Controller, HostFacts, Operator, RealPaths, Request};
-use cage::policy;
+use cage::policy::{self, Ceiling};
 use std::path::Path;
 use std::process::{Command, Output};
 use wire::{Arg, ExecSpec, Overrides, PolicySource};
@@ -54,6 +54,7 @@ impl Bench {
             gid: self.uid,
             workspace: self.workspace(),
             overrides,
+            ceiling: Ceiling::default(),
             homes: self.folder.path().join("homes"),
             never: vec![self.folder.path().join("run")],
             never_write: Vec::new(),

@@ -4,6 +4,7 @@ use crate::connect;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::http::{Connection, Reply, Upgraded, encode};
+use crate::place;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,6 +23,8 @@ const NOTHING_RAN: &str = "nothing_ran";
 pub(crate) struct Api {
     dirs: Dirs,
     starts: Starts,
+    /// Root's, and we are not root: whoever runs them brings them back.
+    foreign: bool,
     idle: Mutex<Option<Connection>>,
 }
 
@@ -44,17 +47,25 @@ pub(crate) enum Repeat {
 impl Api {
     /// For verbs that run something: the daemons are started where nobody answers.
     pub(crate) fn starting() -> Self {
-        Self { dirs: connect::dirs(), starts: Starts::Always, idle: Mutex::new(None) }
+        Self::at(Starts::Always)
     }
 
     /// For verbs about what ran before: on a machine where nothing ever did, nothing is started.
     pub(crate) fn new() -> Self {
-        Self { starts: Starts::IfUsed, ..Self::starting() }
+        Self::at(Starts::IfUsed)
     }
 
     /// A client that only talks to daemons that are there already.
     pub(crate) fn without_start() -> Self {
-        Self { starts: Starts::Never, ..Self::starting() }
+        Self::at(Starts::Never)
+    }
+
+    /// What root runs for many is not started by one of them.
+    fn at(starts: Starts) -> Self {
+        let dirs = place::dirs();
+        let foreign = place::is_foreign(&dirs);
+        let starts = if foreign { Starts::Never } else { starts };
+        Self { dirs, starts, foreign, idle: Mutex::new(None) }
     }
 
     pub(crate) fn dirs(&self) -> &Dirs {
@@ -204,7 +215,7 @@ impl Api {
             .request("GET", &path, "application/json", Bytes::new())
             .await
             .map_err(|error| lost(&error))?;
-        typed(&reply)
+        typed(&reply).map_err(|_no_answer| refused(&reply))
     }
 
     async fn call(
@@ -234,7 +245,7 @@ impl Api {
 
     /// Makes a second try possible, or gives the failure back.
     async fn mend(&self, failure: Failure, repeat: Repeat, tries: u32) -> Result<(), Failure> {
-        if tries >= TRIES || self.starts == Starts::Never {
+        if tries >= TRIES || (self.starts == Starts::Never && !self.foreign) {
             return Err(failure);
         }
         // 503 is said before anything is done, so that even what must not be repeated may be.
@@ -280,6 +291,10 @@ impl Api {
     }
 
     async fn start_if_gone(&self) -> Result<(), Failure> {
+        // Somebody else sees to it.
+        if self.foreign || connect::is_activated(&self.dirs) {
+            return Ok(());
+        }
         let dirs = self.dirs.clone();
         tokio::task::spawn_blocking(move || {
             connect::start(&dirs, || connect::supervisor_is_there(&dirs))
@@ -301,6 +316,11 @@ impl Api {
                 self.start_if_gone().await?;
             }
         }
+        if self.foreign {
+            let failure = Failure::unreachable("the system's supervisor is away");
+            return Err(failure
+                .next("ask the admin of this host to look: systemctl status mews-supervisor"));
+        }
         Err(Failure::unreachable("the supervisor was started, but sessiond has not found it"))
     }
 }
@@ -317,8 +337,13 @@ fn full(path: &str) -> String {
 }
 
 fn not_running(dirs: &Dirs) -> Failure {
-    Failure::unreachable(format!("no daemon is running ({})", dirs.api_socket().display()))
-        .next("mews daemon start")
+    let what = format!("no daemon is running ({})", dirs.api_socket().display());
+    let next = if place::is_foreign(dirs) {
+        "ask the admin of this host to start it, or use your own: mews --user run"
+    } else {
+        "mews daemon start"
+    };
+    Failure::unreachable(what).next(next)
 }
 
 fn nothing_ran(dirs: &Dirs) -> Failure {

@@ -1,5 +1,6 @@
 //! The command line: verbs, and what all of them share.
 
+use crate::place::Wanted;
 use crate::verb;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -21,6 +22,12 @@ pub(crate) struct Cli {
     /// Data as JSON: one object, or one a line
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Daemons of your own, although the system's would let you in
+    #[arg(long, global = true, conflicts_with = "system")]
+    pub(crate) user: bool,
+    /// The system's daemons, or none
+    #[arg(long, global = true)]
+    pub(crate) system: bool,
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
 }
@@ -79,6 +86,16 @@ pub(crate) enum Verb {
     /// Start, stop and ask after the daemons
     #[command(subcommand)]
     Daemon(verb::daemon::Args),
+}
+
+impl Cli {
+    pub(crate) fn place(&self) -> Wanted {
+        match (self.user, self.system) {
+            (true, _) => Wanted::User,
+            (_, true) => Wanted::System,
+            (false, false) => Wanted::Any,
+        }
+    }
 }
 
 impl Verb {

@@ -21,11 +21,6 @@ const START_MS: u16 = 20_000;
 /// Last lines of a log that are shown when a start fails.
 const LOG_LINES: usize = 5;
 
-pub(crate) fn dirs() -> Dirs {
-    let uid = nix::unistd::geteuid().as_raw();
-    Dirs::resolve(uid, |name| std::env::var(name).ok())
-}
-
 /// A connection, if a daemon listens.
 pub(crate) fn connect(dirs: &Dirs) -> Result<Option<UnixStream>, Failure> {
     if dirs.run_is_fallback && dirs.run.symlink_metadata().is_ok() {
@@ -86,6 +81,12 @@ pub(crate) fn supervisor_is_there(dirs: &Dirs) -> bool {
         Err(error) => !is_absent(&error),
         Ok(_stream) => true,
     }
+}
+
+/// Whether a service manager listens for the daemons, and starts them itself for whoever connects.
+pub(crate) fn is_activated(dirs: &Dirs) -> bool {
+    let stream = link::packet::connect_stream(&dirs.api_socket());
+    stream.is_ok_and(|stream| link::Peer::of(&stream).is_ok_and(|peer| peer.pid == 1))
 }
 
 /// Whether mews ever ran here: without its database there is nothing to find.

@@ -11,6 +11,7 @@ mod failure;
 mod http;
 mod oneshot;
 mod out;
+mod place;
 mod programs;
 mod request;
 mod status_file;
@@ -37,6 +38,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return ExitCode::from(args::refuse(&error, &argv)),
     };
     let say = Say::new(cli.json);
+    place::want(cli.place());
     let runs_a_program = cli.verb.as_ref().is_some_and(Verb::runs_a_program);
     match in_runtime(cli, &say) {
         Ok(status) => ExitCode::from(status),

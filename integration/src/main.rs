@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a program whose output is its report")]
 
 mod bench;
+mod hostile;
 mod runner;
 mod suite;
 mod talk;
@@ -16,6 +17,13 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|arg| arg == "bench") {
         return bench::main(args.get(1..).unwrap_or_default());
+    }
+    match args.first().map(String::as_str) {
+        Some("ask") => return ask(args.get(1..).unwrap_or_default()),
+        Some("hold") => return hostile::hold(args.get(1).map_or("", String::as_str)),
+        Some("hostile") => return hostile::run(),
+        Some("--listen-fd") => return hostile::as_sessiond(),
+        Some(_) | None => {}
     }
     let tests = suite::all();
     if args.iter().any(|arg| arg == "--list") {
@@ -31,4 +39,19 @@ fn main() -> ExitCode {
     let all_passed = runner::run(&tests, &args);
     testkit::programs::forget();
     if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// `ask SOCKET METHOD PATH BODY`: one request as whoever runs this; status, then the body.
+fn ask(args: &[String]) -> ExitCode {
+    let [socket, method, path, body] = args else { return ExitCode::from(2) };
+    match testkit::api::ask(std::path::Path::new(socket), method, path, body) {
+        Ok((status, body)) => {
+            println!("{status}\n{body}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -2,12 +2,16 @@
 
 pub(crate) mod agent;
 mod cage;
+mod capabilities;
 mod checkpoint;
 mod errors;
 mod escape;
 mod exec;
 mod exit;
+mod hostile;
 mod limits;
+mod operators;
+mod packaging;
 mod restart;
 mod suspend;
 mod terminal;
@@ -24,6 +28,10 @@ pub(crate) fn all() -> Vec<Test> {
         terminal::tests(),
         viewers::tests(),
         users::tests(),
+        operators::tests(),
+        hostile::tests(),
+        packaging::tests(),
+        capabilities::tests(),
         errors::tests(),
         restart::tests(),
         suspend::tests(),

@@ -26,6 +26,18 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PACKET_BYTES_MAX]);
 }
 
+/// Whether a socket of this name was bound to this path by [`bind_socket`] or its like.
+#[must_use]
+pub fn is_bound_to(name: &[u8], path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let path_bytes = path.as_os_str().as_bytes();
+    if path_bytes.len() <= SOCKET_PATH_BYTES_MAX {
+        return name == path_bytes;
+    }
+    let short = Path::new(std::ffi::OsStr::from_bytes(name));
+    short.starts_with("/proc/self/fd") && short.file_name() == path.file_name()
+}
+
 #[derive(Debug)]
 pub struct Packet {
     pub bytes: Vec<u8>,

@@ -44,6 +44,24 @@ pub(crate) fn peer_cred(fd: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(cred) }
 }
 
+/// SO_PEERGROUPS of a connected Unix socket into `room`, and how many there are, also where `room` is
+/// too small for them (ERANGE).
+pub(crate) fn peer_groups(fd: BorrowedFd<'_>, room: &mut [u32]) -> (io::Result<()>, usize) {
+    let mut length = libc::socklen_t::try_from(size_of_val(room)).unwrap_or(0);
+    // SAFETY: pointer and length describe `room`, which outlives the call.
+    let done = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERGROUPS,
+            room.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    let result = if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    (result, usize::try_from(length).unwrap_or(0) / size_of::<u32>())
+}
+
 /// Hands a descriptor to tokio's reactor.
 #[cfg(feature = "tokio")]
 pub(crate) fn watch<T: AsRawFd>(

@@ -74,7 +74,8 @@ pub async fn run(booted: Booted) -> ExitCode {
     let (inbox, happenings) = mpsc::unbounded_channel();
     let (outgoing, to_send) = mpsc::unbounded_channel();
     let channel = (outgoing.clone(), to_send);
-    let serving = control::serve(listener, Rc::clone(&events), channel, inbox.clone());
+    let serving =
+        control::serve(listener, boot.supervisor_uid, Rc::clone(&events), channel, inbox.clone());
     tokio::task::spawn_local(serving);
 
     let started = starting::start(launch, boot.program, seccomp, boot.ptys_max, &tether, &folder);

@@ -107,6 +107,7 @@ impl Drop for Reply {
 /// The listener cannot be waited on.
 pub async fn serve(
     listener: Listener,
+    supervisor_uid: u32,
     events: Rc<RefCell<EventLog>>,
     channel: (mpsc::UnboundedSender<Outgoing>, mpsc::UnboundedReceiver<Outgoing>),
     inbox: mpsc::UnboundedSender<Happening>,
@@ -114,8 +115,15 @@ pub async fn serve(
     let door = watch_input(listener.as_fd().try_clone_to_owned()?)?;
     nix::fcntl::fcntl(&listener, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
     let (replies, mut outgoing) = channel;
-    let mut control =
-        Control { events, replies, inbox, accepted: 0, notices: VecDeque::new(), exited: None };
+    let mut control = Control {
+        supervisor_uid,
+        events,
+        replies,
+        inbox,
+        accepted: 0,
+        notices: VecDeque::new(),
+        exited: None,
+    };
     let mut connection: Option<Connection> = None;
     let mut flush: Option<oneshot::Sender<()>> = None;
     loop {
@@ -153,6 +161,7 @@ pub async fn serve(
 
 #[derive(Debug)]
 struct Control {
+    supervisor_uid: u32,
     events: Rc<RefCell<EventLog>>,
     replies: mpsc::UnboundedSender<Outgoing>,
     inbox: mpsc::UnboundedSender<Happening>,
@@ -184,7 +193,7 @@ impl Control {
     /// Ours first; nothing but the hello is sent before theirs is here.
     fn greet(&mut self, packets: link::Packets) -> Option<Connection> {
         let peer = Peer::of(&packets).ok()?;
-        if peer.uid != 0 && peer.uid != nix::unistd::geteuid().as_raw() {
+        if peer.uid != self.supervisor_uid {
             return None;
         }
         self.accepted += 1;

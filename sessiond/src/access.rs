@@ -6,6 +6,16 @@ use wire::{ErrorCode, WireError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operator {
     pub uid: u32,
+    /// Sees and acts on what others own: root, and whom the host's policy names.
+    pub is_admin: bool,
+}
+
+impl Operator {
+    /// As far as the connection alone tells.
+    #[must_use]
+    pub fn new(uid: u32) -> Self {
+        Self { uid, is_admin: uid == 0 }
+    }
 }
 
 /// What is done to an object of somebody.
@@ -21,40 +31,49 @@ pub enum Verb {
 pub enum Admission {
     /// User mode: one operator, and root.
     Only(u32),
-    /// System mode: everybody, each with their own objects.
+    /// Everybody, each with their own objects.
     Everyone,
-    /// Started by root without a user of its own: root is the only operator.
-    Root,
+    /// Started by root: root, and whom the supervisor lets in by the host's policy.
+    Asked,
+}
+
+/// What is known of a caller before anybody is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Served,
+    Refused,
+    Ask,
 }
 
 impl Admission {
     #[must_use]
-    pub fn admits(self, operator: Operator) -> bool {
-        operator.uid == 0
-            || match self {
-                Self::Only(own) => operator.uid == own,
-                Self::Everyone => true,
-                Self::Root => false,
-            }
+    pub fn of(self, operator: Operator) -> Verdict {
+        match self {
+            _any if operator.uid == 0 => Verdict::Served,
+            Self::Only(own) if operator.uid == own => Verdict::Served,
+            Self::Only(_other) => Verdict::Refused,
+            Self::Everyone => Verdict::Served,
+            Self::Asked => Verdict::Ask,
+        }
     }
 }
 
-/// Own objects, in every way. Root sees and ends those of others, which it could do anyhow.
+/// Own objects, in every way. Admins see and act on those of others.
 /// Another operator's object does not exist.
 ///
 /// # Errors
 /// `not_found`, in the same words as for what is not there.
 pub fn may(operator: Operator, verb: Verb, owner: u32, what: &str) -> Result<(), WireError> {
     let allowed = match verb {
-        Verb::Read | Verb::Change | Verb::Attach => operator.uid == owner || operator.uid == 0,
+        Verb::Read | Verb::Change | Verb::Attach => operator.uid == owner || operator.is_admin,
     };
     if allowed { Ok(()) } else { Err(not_found(what)) }
 }
 
-/// Which owner's rows a list shows: all (`None`) for root.
+/// Which owner's rows a list shows: all (`None`) for an admin.
 #[must_use]
 pub fn scope(operator: Operator) -> Option<u32> {
-    (operator.uid != 0).then_some(operator.uid)
+    (!operator.is_admin).then_some(operator.uid)
 }
 
 #[must_use]
@@ -72,22 +91,26 @@ mod tests {
     #[test]
     fn the_matrix_of_who_may() {
         for verb in [Verb::Read, Verb::Change, Verb::Attach] {
-            for (uid, owner, allowed) in
-                [(1000, 1000, true), (1001, 1000, false), (0, 1000, true), (1000, 0, false)]
-            {
-                let told = may(Operator { uid }, verb, owner, "session");
+            for (uid, is_admin, owner, allowed) in [
+                (1000, false, 1000, true),
+                (1001, false, 1000, false),
+                (1001, true, 1000, true),
+                (0, true, 1000, true),
+                (1000, false, 0, false),
+            ] {
+                let told = may(Operator { uid, is_admin }, verb, owner, "session");
                 assert_eq!(told.is_ok(), allowed, "{uid} {verb:?} {owner}");
             }
         }
-        for (admission, uid, admitted) in [
-            (Admission::Only(1000), 1000, true),
-            (Admission::Only(1000), 1001, false),
-            (Admission::Only(1000), 0, true),
-            (Admission::Everyone, 1001, true),
-            (Admission::Root, 1001, false),
-            (Admission::Root, 0, true),
+        for (admission, uid, verdict) in [
+            (Admission::Only(1000), 1000, Verdict::Served),
+            (Admission::Only(1000), 1001, Verdict::Refused),
+            (Admission::Only(1000), 0, Verdict::Served),
+            (Admission::Everyone, 1001, Verdict::Served),
+            (Admission::Asked, 1001, Verdict::Ask),
+            (Admission::Asked, 0, Verdict::Served),
         ] {
-            assert_eq!(admission.admits(Operator { uid }), admitted, "{admission:?} {uid}");
+            assert_eq!(admission.of(Operator::new(uid)), verdict, "{admission:?} {uid}");
         }
     }
 }

@@ -4,8 +4,10 @@ use crate::access::Admission;
 use crate::store::{Result, Store};
 use crate::supervisor_link::SupervisorLink;
 use rusqlite::Connection;
+use std::collections::HashMap;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
+use wire::supervisor::Admitted;
 
 /// Cages whose scrollback is fetched at the same time.
 const FILING: usize = 2;
@@ -17,12 +19,15 @@ pub struct App {
     pub epoch: i64,
     pub admission: Admission,
     pub filing: Semaphore,
+    /// By uid, what the supervisor said last of those that it lets in.
+    pub known: Mutex<HashMap<u32, Admitted>>,
 }
 
 impl App {
     #[must_use]
     pub fn new(store: Store, link: SupervisorLink, epoch: i64, admission: Admission) -> Self {
-        Self { store, link, epoch, admission, filing: Semaphore::new(FILING) }
+        let (filing, known) = (Semaphore::new(FILING), Mutex::default());
+        Self { store, link, epoch, admission, filing, known }
     }
 
     /// Looks again with every commit until `look` finds what it looks for, for so long; `None`: not

@@ -9,7 +9,7 @@ use crate::{api, checkpoints, epoch, serve, sys};
 use anyhow::{Context, bail};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::{Uid, User};
+use nix::unistd::Uid;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -22,8 +22,6 @@ use tokio::sync::watch;
 use wire::dirs::Dirs;
 
 const USAGE: &str = "usage: mews-sessiond --listen-fd N (the supervisor starts it)";
-/// The user that the daemon has of its own on a shared host.
-const SYSTEM_USER: &str = "mews";
 /// How long answers that are under way may take when the daemon is told to end.
 const ANSWERS_DUE: Duration = Duration::from_secs(1);
 
@@ -117,10 +115,7 @@ fn admission(dirs: &Dirs, own: Uid) -> Admission {
     if owner.is_ok_and(|uid| uid == own.as_raw()) {
         return Admission::Only(own.as_raw());
     }
-    match User::from_uid(own) {
-        Ok(Some(user)) if user.name == SYSTEM_USER => Admission::Everyone,
-        Ok(_) | Err(_) => Admission::Root,
-    }
+    Admission::Asked
 }
 
 /// In system mode the supervisor has made it before; a user's own is ours to make.

@@ -4,12 +4,14 @@ use crate::access::{self, Verb};
 use crate::api::caller::Caller;
 use crate::app::App;
 use crate::clock::now_ms;
+use crate::ledger::Told;
 use crate::store::sessions;
 use crate::store::{Result, cages, runs};
 use crate::supervisor_link::RequestError;
 use crate::{keeper, layers, ledger};
 use link::failpoint;
 use rusqlite::Connection as Database;
+use serde_json::json;
 use std::time::Duration;
 use wire::api::{RunState, RunView, SessionState, SessionView};
 use wire::supervisor::{Phase, SupervisorRequest};
@@ -112,7 +114,7 @@ pub async fn end_session(
         }
         failpoint::reach("cancel.told");
         // A run may have begun since; a session does not end over a living cage.
-        let ended = app.store.write(move |db| end_now(db, session)).await?;
+        let ended = app.store.write(move |db| end_now(db, operator, session)).await?;
         if let Some(view) = ended {
             return Ok(view);
         }
@@ -132,11 +134,16 @@ fn living_of(db: &Database, who: access::Operator, id: SessionId) -> Result<Vec<
     cages::living_of_session(db, id)
 }
 
-fn end_now(db: &Database, id: SessionId) -> Result<Option<SessionView>> {
+fn end_now(db: &Database, who: access::Operator, id: SessionId) -> Result<Option<SessionView>> {
     if !cages::living_of_session(db, id)?.is_empty() {
         return Ok(None);
     }
     let session = sessions::get(db, id)?.ok_or_else(|| access::not_found("session"))?;
+    if session.uid != who.uid {
+        let data = json!({ "uid": who.uid, "verb": "end" });
+        let told = Told { kind: "session.admin", data, at_ms: now_ms() };
+        ledger::note(db, id, None, told)?;
+    }
     // Made for one run: it ended by itself with its last cage.
     if session.state != SessionState::Ended {
         ledger::end_session(db, id, now_ms())?;

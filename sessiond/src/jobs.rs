@@ -132,6 +132,11 @@ fn begin(db: &Database, who: access::Operator, made: Made, job: &JobRequest) -> 
     let now = now_ms();
     let session = sessions::get(db, made.session)?.ok_or_else(|| access::not_found("session"))?;
     access::may(who, Verb::Change, session.uid, "session")?;
+    if session.uid != who.uid {
+        let words = "This session is another operator's, and what you start would be yours. Start it in \
+                     one of your own: `mews run`.";
+        return Err(WireError::new(ErrorCode::Forbidden, words).into());
+    }
     let key = job.client_request_id.clone().map(|key| RequestKey {
         uid: who.uid,
         scope: format!("jobs:{}", made.session),

@@ -109,6 +109,7 @@ fn mean(db: &Connection, cage: &CageView, body: EventBody, at_ms: i64) -> Result
         EventBody::CageOom { .. }
         | EventBody::CageLimit { .. }
         | EventBody::CageStats { .. }
+        | EventBody::CageAdmin { .. }
         | EventBody::CageAdopted {}
         | EventBody::CageZygoteReplaced {}
         | EventBody::PtyRole { .. }

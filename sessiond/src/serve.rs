@@ -95,7 +95,7 @@ fn admit(stream: UnixStream, counts: &Counts) -> io::Result<(UnixStream, Caller,
         *count += 1;
     }
     let turn = Turn { uid, counts: Arc::clone(counts) };
-    let caller = Caller::new(Operator { uid }, link::peer::duplicate(&stream)?);
+    let caller = Caller::new(Operator::new(uid), link::peer::duplicate(&stream)?);
     Ok((stream, caller, turn))
 }
 

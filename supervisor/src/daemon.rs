@@ -2,8 +2,9 @@
 
 use crate::files;
 use crate::host::Host;
+use crate::signals::Asked;
 use crate::supervisor::{Stop, Supervisor};
-use crate::{equip, reconcile, server, sessiond, signals};
+use crate::{equip, reconcile, server, service, sessiond, signals};
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
@@ -11,23 +12,43 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-pub(crate) async fn run(host: Host, ready: Option<OwnedFd>) -> anyhow::Result<()> {
+/// `given`: the API's listener, if a service manager holds it.
+pub(crate) async fn run(
+    host: Host,
+    ready: Option<OwnedFd>,
+    given: Option<OwnedFd>,
+) -> anyhow::Result<()> {
     let _lock = lock(&host)?;
     let mut signals = signals::Signals::register()?;
     let supervisor = equip(host)?;
+    supervisor.keep_given_socket(given);
+    let watchdog = tokio::task::spawn_local(service::feed_watchdog());
     reconcile::run(&supervisor).await.context("looking at what was left")?;
     let listener = server::bind(&supervisor).context("supervisor.sock")?;
     let serving = tokio::task::spawn_local(server::run(listener, Rc::clone(&supervisor)));
     let keeper = tokio::task::spawn_local(sessiond::keep(Rc::clone(&supervisor)));
-    if let Some(ready) = ready {
-        tokio::task::spawn_local(say_ready(Rc::clone(&supervisor), ready));
-    }
+    tokio::task::spawn_local(say_ready(Rc::clone(&supervisor), ready));
     tracing::info!(root = supervisor.host.is_root(), cages = supervisor.living().len(), "ready");
-    tokio::select! {
-        why = supervisor.stopped() => tracing::info!(?why, "stopping"),
-        () = signals.any() => supervisor.stop(Stop::Signal),
+    loop {
+        tokio::select! {
+            why = supervisor.stopped() => {
+                tracing::info!(?why, "stopping");
+                break;
+            }
+            asked = signals.next() => match asked {
+                Asked::Reload if supervisor.host.is_root() => {
+                    supervisor.admission.reload(&supervisor.host);
+                }
+                Asked::Reload | Asked::End => {
+                    supervisor.stop(Stop::Signal);
+                    break;
+                }
+            },
+        }
     }
+    service::say_stopping();
     keeper.await.context("ending sessiond")?;
+    watchdog.abort();
     serving.abort();
     if supervisor.living().is_empty() {
         supervisor.layout.tidy();
@@ -49,8 +70,10 @@ fn lock(host: &Host) -> anyhow::Result<Flock<File>> {
     }
 }
 
-async fn say_ready(supervisor: Rc<Supervisor>, ready: OwnedFd) {
+async fn say_ready(supervisor: Rc<Supervisor>, ready: Option<OwnedFd>) {
     supervisor.first_hello().await;
+    service::say_ready();
+    let Some(ready) = ready else { return };
     if let Err(error) = File::from(ready).write_all(b"ready\n") {
         tracing::debug!(%error, "nobody waits for us to be ready");
     }

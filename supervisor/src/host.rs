@@ -15,10 +15,6 @@ pub(crate) enum HostError {
     Foreign { path: PathBuf, owner: u32 },
     #[error(transparent)]
     Range(#[from] RangeError),
-    #[error(
-        "root lacks the capability {0}, which starting cages needs. Start mews as an ordinary user, or give the container this capability"
-    )]
-    Capability(&'static str),
     #[error("uid {uid}, as which mews-sessiond runs, cannot walk to {}. Type: chmod o+x {}", path.display(), folder.display())]
     Unreachable { path: PathBuf, folder: PathBuf, uid: u32 },
     #[error("user database: {0}")]
@@ -49,16 +45,6 @@ pub(crate) struct Ids {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
-
-/// What root needs for the chain, and what for (SECURITY.md).
-const CAPABILITIES: [(caps::Capability, &str); 6] = [
-    (caps::Capability::CAP_CHOWN, "CAP_CHOWN"),
-    (caps::Capability::CAP_SETUID, "CAP_SETUID"),
-    (caps::Capability::CAP_SETGID, "CAP_SETGID"),
-    (caps::Capability::CAP_SETPCAP, "CAP_SETPCAP"),
-    (caps::Capability::CAP_SYS_ADMIN, "CAP_SYS_ADMIN"),
-    (caps::Capability::CAP_KILL, "CAP_KILL"),
-];
 
 impl Host {
     pub(crate) fn find(one_shot: bool) -> Result<Self, HostError> {
@@ -101,7 +87,8 @@ impl Host {
             (dirs.mnt(), open),
             (dirs.state.clone(), open),
             (dirs.sup_state(), 0o700),
-            (dirs.cages(), open),
+            // Each folder in it is its cage's own uid's, which gets it by descriptor.
+            (dirs.cages(), 0o700),
             (dirs.layers(), 0o700),
         ] {
             make(&path, mode, self.uid)?;
@@ -134,13 +121,12 @@ impl Host {
     }
 
     /// `<state>/homes/<uid>/<name>`, made if it is not there.
-    pub(crate) fn make_home(&self, path: &Path, owner: u32) -> Result<(), HostError> {
+    pub(crate) fn make_home(&self, path: &Path, owner: Ids) -> Result<(), HostError> {
         let Some(of_operator) = path.parent() else { return Ok(()) };
         let open = if self.is_root() { 0o711 } else { 0o700 };
         make(&self.homes, open, self.uid)?;
-        let ids = Ids { uid: owner, gid: if owner == self.uid { self.gid } else { owner } };
-        make_for(of_operator, 0o700, ids)?;
-        make_for(path, 0o700, ids)
+        make_for(of_operator, 0o700, owner)?;
+        make_for(path, 0o700, owner)
     }
 }
 
@@ -157,12 +143,6 @@ fn mode_of(uid: u32) -> Result<Mode, HostError> {
         }
         Err(error) => return Err(error.into()),
     };
-    for (capability, name) in CAPABILITIES {
-        let has = caps::has_cap(None, caps::CapSet::Effective, capability).unwrap_or(false);
-        if !has {
-            return Err(HostError::Capability(name));
-        }
-    }
     Ok(Mode::Root(range))
 }
 

@@ -60,6 +60,11 @@ pub(crate) async fn ended(handle: &PidFd, pid: i32) {
     reap(pid);
 }
 
+/// For a child that was killed: the kernel may need a while, which nobody waits for.
+pub(crate) fn reap_later(handle: PidFd, pid: i32) {
+    tokio::task::spawn_local(async move { ended(&handle, pid).await });
+}
+
 /// Returns when the process has ended.
 pub(crate) async fn wait_for(handle: &PidFd) {
     use std::os::fd::AsFd;

@@ -60,6 +60,10 @@ fn fits(
     layer: &Layer,
 ) -> Result<(), Failure> {
     let refused = |words: String| Err(Failure::new("workspace", words));
+    let record = cage.record();
+    if (layer.facts.operator, layer.facts.uid) != (record.operator, record.uid) {
+        return refused("the layer of this session belongs to somebody else".to_owned());
+    }
     if layer.mode() != plan.workspace.mode || layer.facts.workspace != plan.workspace.host {
         return refused(format!(
             "this session keeps the changes to {} in {}; this run asks for another workspace. Start \

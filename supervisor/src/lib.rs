@@ -10,6 +10,7 @@
 //! | `outbox.rs`, `pump.rs` | events: file first, then up, until acknowledged |
 //! | `sys.rs` | everything unsafe; `sys/child.rs` is what happens between fork and exec |
 
+mod admission;
 mod attest;
 mod broker_link;
 mod cage;
@@ -28,11 +29,14 @@ mod one_shot;
 pub mod options;
 mod outbox;
 mod permit;
+mod planning;
+mod privileges;
 mod programs;
 mod pump;
 mod reconcile;
 mod requests;
 mod server;
+mod service;
 mod sessiond;
 mod signals;
 mod spawn;
@@ -48,6 +52,7 @@ use ::cage::cgroup::Layout;
 use ::cage::{probe, seccomp};
 use anyhow::Context;
 use options::Options;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 /// Runs until it is told to stop.
@@ -58,9 +63,19 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     harden().context("locking down")?;
     // Before anything else opens descriptors: these numbers are our parent's gifts.
     let ready = options.ready_fd.map(sys::inherited).transpose().context("--ready-fd")?;
+    // Whoever waits for us must not see the end of this pipe before the last word is in the log.
+    let until_the_end = ready.as_ref().map(OwnedFd::try_clone).transpose()?;
+    std::mem::forget(until_the_end);
     let caller = options.one_shot.then(|| sys::inherited(3)).transpose();
     let caller = caller.context("--one-shot wants its caller on descriptor 3")?;
     let host = host::Host::find(options.one_shot)?;
+    let given =
+        if options.one_shot { None } else { service::given_socket(&host.dirs.api_socket())? };
+    if host.is_root() {
+        privileges::keep_needed()?;
+        // A group of ours would open folders to a plan that is made with an operator's eyes.
+        nix::unistd::setgroups(&[]).context("supplementary groups")?;
+    }
     host.make_folders()?;
     start_log(&host, ready.is_some())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -68,20 +83,21 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     tasks.block_on(&runtime, async {
         match caller {
             Some(caller) => one_shot::run(host, caller).await,
-            None => daemon::run(host, ready).await,
+            None => daemon::run(host, ready, given).await,
         }
     })
 }
 
 /// Everything that is looked for once and then only used.
 fn equip(host: host::Host) -> anyhow::Result<Rc<supervisor::Supervisor>> {
+    let admission = admission::Admission::read(&host)?;
     let programs = programs::Programs::open(host.is_root(), host.one_shot)?;
     let setting = std::env::var("MEWS_CGROUP_PARENT").unwrap_or_else(|_unset| "auto".to_owned());
     let layout = Layout::probe(&setting)?;
     let facts = probe::facts(&layout);
     let filter = seccomp::compile(seccomp::Profile::Default);
     let filter = link::memfd::sealed("seccomp", &filter).context("seccomp filter")?;
-    Ok(supervisor::Supervisor::new(host, programs, layout, facts, filter))
+    Ok(supervisor::Supervisor::new(host, admission, programs, layout, facts, filter))
 }
 
 /// Neither Landlock nor seccomp: every cage would inherit them. Not no_new_privs either: a host may

@@ -69,6 +69,27 @@ pub(crate) fn in_place(
     Ok(Lent { paths, mounts })
 }
 
+/// A cage of the operator's own uid finds what is lent where it is, by the operator's own rights, but
+/// for a workspace with a layer: that lies behind a folder of ours.
+pub(crate) fn own(
+    supervisor: &Supervisor,
+    plan: &CagePlan,
+    layer: Option<&Layer>,
+) -> Result<Lent, MountError> {
+    let Some(layer) = layer else { return in_place(supervisor, plan, None) };
+    let mut growing = Growing::new(place(&supervisor.host.dirs.mnt())?);
+    let workspace = if layer.mode() == WorkspaceMode::Copy {
+        growing.add(Tree::Detached(clone_own(&layer.tree())?), true)?
+    } else {
+        let folder = open_as(&whole_workspace(plan), (plan.user.uid, plan.user.gid))?;
+        let failed = |source| MountError::Clone { path: plan.workspace.host.clone(), source };
+        let folder = sys::clone_tree(folder.as_fd(), false).map_err(failed)?;
+        growing.lay_over(Tree::Detached(folder), Tree::Detached(clone_own(&layer.live())?))?
+    };
+    let paths = plan.sources.iter().map(|source| below(plan, source, &workspace)).collect();
+    Ok(Lent { paths, mounts: Some(growing.finish(None, Vec::new())?) })
+}
+
 /// Clones what the cage's uid could not reach or write by itself.
 pub(crate) fn lend(
     supervisor: &Supervisor,
@@ -120,7 +141,8 @@ fn lend_layer(
 pub(crate) fn origin(
     supervisor: &Supervisor,
     workspace: &str,
-    uid: u32,
+    (uid, gid): (u32, u32),
+    operator: u32,
 ) -> Result<OwnedFd, MountError> {
     let source = Source {
         host: workspace.to_owned(),
@@ -128,6 +150,9 @@ pub(crate) fn origin(
         writable: true,
         role: Role::Workspace,
     };
+    if supervisor.host.is_root() && uid == operator {
+        return open_as(&source, (uid, gid));
+    }
     if supervisor.host.is_root() {
         let userns = userns(supervisor, uid).map_err(MountError::Namespace)?;
         return clone(&source, userns.as_fd());
@@ -240,6 +265,12 @@ fn open(source: &Source) -> Result<OwnedFd, MountError> {
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     openat2(nix::fcntl::AT_FDCWD, source.host.as_str(), how)
         .map_err(|errno| MountError::Open { path: source.host.clone(), source: errno.into() })
+}
+
+/// With the rights of an operator, who must be able to walk there.
+fn open_as(source: &Source, (uid, gid): (u32, u32)) -> Result<OwnedFd, MountError> {
+    let failed = |error| MountError::Open { path: source.host.clone(), source: error };
+    sys::with_rights_of(uid, gid, || open(source)).map_err(failed)?
 }
 
 /// A folder of ours that belongs to the cage's uid already.

@@ -42,7 +42,7 @@ async fn serve(host: Host, caller: OwnedFd) -> anyhow::Result<()> {
             tracing::debug!(?why, "stopping");
             Ok(())
         }
-        () = signals.any() => Ok(()),
+        _any = signals.next() => Ok(()),
     };
     supervisor.stop(Stop::CallerGone);
     clear(&supervisor).await;

@@ -3,18 +3,17 @@
 //! A request whose verb is not here closes the connection it came on. Everything else that is wrong
 //! with a request is answered and changes nothing.
 
+use crate::admission::{Operator, check_connection};
 use crate::cage::Cage;
-use crate::host::Mode;
 use crate::requests as handle;
 use crate::supervisor::Supervisor;
-use link::Peer;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use wire::supervisor::{Phase, SupervisorRequest};
-use wire::{CageId, ErrorCode, WireError, control};
+use wire::{CageId, ErrorCode, EventBody, WireError, control};
 
 /// An answer: a value, and descriptors beside it.
 pub(crate) type Reply = Result<(Value, Vec<OwnedFd>), WireError>;
@@ -24,10 +23,12 @@ type Handler = fn(Rc<Supervisor>, Call) -> Pin<Box<dyn Future<Output = Reply>>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     /// An operator whose own open connection comes with the request, first of its descriptors. For
-    /// a cage: its operator, or root.
+    /// a cage: its operator, or an admin.
     Operator,
     /// The same; where no connection comes, sessiond itself, for a cage that has ended.
     OperatorOrAfterEnd,
+    /// The same, for what is about all cages: the operator of a user's own mews; root of a shared one.
+    Owner,
     /// sessiond itself.
     Link,
 }
@@ -78,8 +79,9 @@ macro_rules! permit {
 }
 
 #[rustfmt::skip]
-pub(crate) const TABLE: [Permit; 24] = [
+pub(crate) const TABLE: [Permit; 25] = [
     //      request       who                 phase    once         fds  handler
+    permit!("admit",      Operator,           NoCage,  Any,         0,   handle::admit),
     permit!("spawn",      Operator,           Unknown, OncePerCage, 1,   handle::spawn),
     permit!("dry_run",    Operator,           NoCage,  Any,         1,   handle::dry_run),
     permit!("exec",       Operator,           Running, Any,         1,   handle::exec),
@@ -103,7 +105,7 @@ pub(crate) const TABLE: [Permit; 24] = [
     permit!("list",       Link,               NoCage,  Any,         0,   handle::list),
     permit!("ack",        Link,               Known,   Any,         0,   handle::ack),
     permit!("forget",     Link,               Ended,   OncePerCage, 0,   handle::forget),
-    permit!("shutdown",   Link,               NoCage,  Any,         0,   handle::shutdown),
+    permit!("shutdown",   Owner,              NoCage,  Any,         0,   handle::shutdown),
 ];
 
 /// A request that passed the table.
@@ -111,7 +113,7 @@ pub(crate) const TABLE: [Permit; 24] = [
 pub(crate) struct Call {
     pub(crate) request: SupervisorRequest,
     /// Who asks, for the requests of operators.
-    pub(crate) operator: Option<Peer>,
+    pub(crate) operator: Option<Operator>,
     /// The cage that it names, if it is known.
     pub(crate) cage: Option<Rc<Cage>>,
     /// Without the authority.
@@ -179,20 +181,41 @@ impl Permit {
         let operator = match self.who {
             Who::Link => None,
             Who::OperatorOrAfterEnd if fds.is_empty() && ended => None,
-            Who::Operator | Who::OperatorOrAfterEnd => Some(authority(supervisor, &mut fds)?),
+            Who::Operator | Who::OperatorOrAfterEnd | Who::Owner => {
+                Some(authority(supervisor, &mut fds)?)
+            }
         };
         if fds.len() != self.fds {
             let words = format!("{} wants {} descriptors, got {}", self.verb, self.fds, fds.len());
             return Err(WireError::new(ErrorCode::BadRequest, words));
         }
-        if let (Some(cage), Some(peer)) = (&cage, operator)
-            && peer.uid != 0
-            && peer.uid != cage.operator()
-        {
+        if self.who == Who::Owner && operator.as_ref().is_some_and(|it| !is_owner(supervisor, it)) {
+            let words = "only root stops the daemons of a shared host";
+            return Err(WireError::new(ErrorCode::Forbidden, words));
+        }
+        let of_another = match (&cage, &operator) {
+            (Some(cage), Some(operator)) => operator.uid != cage.operator(),
+            (None, _) | (_, None) => false,
+        };
+        if of_another && !operator.as_ref().is_some_and(|operator| operator.is_admin) {
             return Err(no_cage());
         }
         self.check_phase(cage.as_deref())?;
+        if let (true, Some(cage), Some(operator)) = (of_another, &cage, &operator) {
+            self.record(cage, operator)?;
+        }
         Ok(Call { request, operator, cage, fds })
+    }
+
+    /// Before the act: an act of an admin on what is another's is never without a trace.
+    fn record(&self, cage: &Cage, operator: &Operator) -> Result<(), WireError> {
+        let (uid, verb) = (operator.uid, self.verb);
+        tracing::info!(uid, verb, cage = %cage.id, owner = cage.operator(), "an admin acts");
+        let told = cage.tell(&EventBody::CageAdmin { uid, verb: verb.to_owned() });
+        told.map_err(|error| {
+            let words = format!("an admin's act could not be recorded, so it is not done: {error}");
+            WireError::new(ErrorCode::StorageUnavailable, words)
+        })
     }
 
     fn check_phase(&self, cage: Option<&Cage>) -> Result<(), WireError> {
@@ -227,35 +250,21 @@ fn cage_of(body: &Value) -> Result<Option<CageId>, WireError> {
     body.get("cage").map(|id| control::typed(id.clone())).transpose()
 }
 
+fn is_owner(supervisor: &Supervisor, operator: &Operator) -> bool {
+    operator.uid == 0 || operator.uid == supervisor.host.uid
+}
+
 /// Who asks, from the operator's own connection: as it was made, and still open.
-fn authority(supervisor: &Supervisor, fds: &mut Vec<OwnedFd>) -> Result<Peer, WireError> {
+fn authority(supervisor: &Supervisor, fds: &mut Vec<OwnedFd>) -> Result<Operator, WireError> {
     if fds.is_empty() {
         return Err(WireError::new(ErrorCode::Forbidden, "no operator's connection came with it"));
     }
-    let socket = fds.remove(0);
-    let peer = Peer::of(&socket).map_err(|error| {
-        WireError::new(ErrorCode::Forbidden, format!("not an operator's connection: {error}"))
-    })?;
-    if crate::sys::has_hung_up(std::os::fd::AsFd::as_fd(&socket)) {
-        let words = "the operator's connection is closed: nobody is there to ask for this";
-        return Err(WireError::new(ErrorCode::Forbidden, words));
+    let connection = fds.remove(0);
+    // The caller of a one-shot is its operator: there is no API socket and nobody between.
+    if !supervisor.host.one_shot {
+        check_connection(&connection, supervisor.api_listener().as_ref())?;
     }
-    match supervisor.host.mode {
-        Mode::Root(_) if peer.uid != 0 => Err(WireError::new(
-            ErrorCode::Forbidden,
-            format!(
-                "this mews was started by root and serves root alone, not uid {}. Start your own: \
-                 unset MEWS_RUN_DIR and MEWS_STATE_DIR, then `mews run`",
-                peer.uid
-            ),
-        )
-        .with(json!({ "uid": peer.uid }))),
-        Mode::User if peer.uid != 0 && peer.uid != supervisor.host.uid => Err(WireError::new(
-            ErrorCode::Forbidden,
-            format!("this mews belongs to uid {}. Start your own: `mews run`", supervisor.host.uid),
-        )),
-        Mode::Root(_) | Mode::User => Ok(peer),
-    }
+    supervisor.admission.admit(&supervisor.host, &connection)
 }
 
 fn no_cage() -> WireError {
@@ -265,6 +274,7 @@ fn no_cage() -> WireError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::fmt::Write as _;
 
     /// Reviewers read the difference of this text.

@@ -7,6 +7,7 @@ use crate::files::{self, FileError};
 use crate::layers;
 use crate::limits;
 use crate::permit::{Call, Reply};
+use crate::planning;
 use crate::spawn::recipe;
 use crate::stats;
 use crate::supervisor::{Stop, Supervisor};
@@ -20,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use wire::broker::{BrokerExec, BrokerRequest, BrokerState};
 use wire::supervisor::{
-    CageState, LayerRequest, Phase, ShutdownAnswer, ShutdownCages, SupervisorRequest,
+    Admitted, CageState, LayerRequest, Phase, ShutdownAnswer, ShutdownCages, SupervisorRequest,
 };
 use wire::{
     ARGV_BYTES_MAX, ENV_BYTES_MAX, ErrorCode, ExecSpec, PtyId, ScrollbackForm, SpawnSpec,
@@ -30,22 +31,28 @@ use wire::{
 /// Argv, environment and the little beside them; JSON may write a byte as four.
 const SPEC_BYTES_MAX: usize = 4 * (ARGV_BYTES_MAX + ENV_BYTES_MAX) + (256 << 10);
 
+pub(crate) async fn admit(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let operator = call.operator.ok_or_else(mixed_up)?;
+    Ok((control::value(&Admitted { admin: operator.is_admin })?, Vec::new()))
+}
+
 pub(crate) async fn spawn(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
     let spec: SpawnSpec = read_json(call.take_fd()?)?;
     let SupervisorRequest::Spawn { cage } = call.request else { return Err(mixed_up()) };
     if spec.cage != cage {
         return Err(WireError::new(ErrorCode::BadRequest, "the spawn names two cages"));
     }
-    let peer = call.operator.ok_or_else(mixed_up)?;
-    let spawned = recipe(supervisor, spec, peer).await?;
+    let operator = call.operator.ok_or_else(mixed_up)?;
+    let spawned = recipe(supervisor, spec, operator).await?;
     Ok((control::value(&spawned)?, Vec::new()))
 }
 
 pub(crate) async fn dry_run(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
     let spec: SpawnSpec = read_json(call.take_fd()?)?;
-    let peer = call.operator.ok_or_else(mixed_up)?;
-    let uid = if supervisor.host.is_root() { supervisor.host.sessiond.uid } else { peer.uid };
-    let plan = crate::spawn::plan_for(&supervisor, &spec, peer, uid)?;
+    let operator = call.operator.ok_or_else(mixed_up)?;
+    let identity =
+        crate::spawn::identity_of(&supervisor, &operator, || Ok(supervisor.host.sessiond.uid))?;
+    let plan = planning::plan_for(&supervisor, &spec, &operator, identity).await?;
     Ok((Value::Null, vec![write_json(&plan)?]))
 }
 
@@ -90,7 +97,8 @@ pub(crate) async fn pass(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
             let words = format!("{signal} is no signal");
             return Err(WireError::new(ErrorCode::ValidationFailed, words));
         }
-        SupervisorRequest::Spawn { .. }
+        SupervisorRequest::Admit
+        | SupervisorRequest::Spawn { .. }
         | SupervisorRequest::DryRun
         | SupervisorRequest::Exec { .. }
         | SupervisorRequest::Attach { .. }
@@ -136,8 +144,8 @@ pub(crate) async fn checkpoint(supervisor: Rc<Supervisor>, call: Call) -> Reply 
 
 pub(crate) async fn layer(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
     let SupervisorRequest::Layer { session } = call.request else { return Err(mixed_up()) };
-    let operator = call.operator.ok_or_else(mixed_up)?;
     let request: LayerRequest = read_json(call.take_fd()?)?;
+    let operator = call.operator.ok_or_else(mixed_up)?;
     let answer = layers::work(&supervisor, session, operator.uid, request).await?;
     Ok((Value::Null, vec![write_json(&answer)?]))
 }

@@ -173,7 +173,8 @@ async fn end(supervisor: &Supervisor, living: &Living) {
         let _ended = living.handle.signal(libc::SIGKILL);
         launch::ended(&living.handle, living.pid).await;
     }
-    for path in [pid_file(supervisor), supervisor.host.dirs.api_socket()] {
+    let api = (!supervisor.api_is_given.get()).then(|| supervisor.host.dirs.api_socket());
+    for path in std::iter::once(pid_file(supervisor)).chain(api) {
         if let Err(error) = files::remove_any(&path) {
             tracing::warn!(path = %path.display(), %error, "left behind");
         }

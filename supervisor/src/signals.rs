@@ -6,7 +6,16 @@ use tokio::io::AsyncReadExt;
 
 #[derive(Debug)]
 pub(crate) struct Signals {
-    stream: tokio::net::UnixStream,
+    end: tokio::net::UnixStream,
+    hangup: tokio::net::UnixStream,
+}
+
+/// What they ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    End,
+    /// SIGHUP: to read the configuration again, where there is one.
+    Reload,
 }
 
 impl Signals {
@@ -15,18 +24,25 @@ impl Signals {
     /// # Errors
     /// EMFILE.
     pub(crate) fn register() -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-            signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
-        }
-        ours.set_nonblocking(true)?;
-        Ok(Self { stream: tokio::net::UnixStream::from_std(ours)? })
+        Ok(Self { end: pipe(&[libc::SIGTERM, libc::SIGINT])?, hangup: pipe(&[libc::SIGHUP])? })
     }
 
     /// Returns when one has come.
-    pub(crate) async fn any(&mut self) {
-        let mut byte = [0];
-        // The other end is held by the handlers for ever.
-        let _one = self.stream.read(&mut byte).await;
+    pub(crate) async fn next(&mut self) -> Asked {
+        let (mut byte, mut other) = ([0], [0]);
+        // The other ends are held by the handlers for ever.
+        tokio::select! {
+            _one = self.end.read(&mut byte) => Asked::End,
+            _one = self.hangup.read(&mut other) => Asked::Reload,
+        }
     }
+}
+
+fn pipe(signals: &[i32]) -> io::Result<tokio::net::UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    for signal in signals {
+        signal_hook::low_level::pipe::register(*signal, theirs.try_clone()?)?;
+    }
+    ours.set_nonblocking(true)?;
+    tokio::net::UnixStream::from_std(ours)
 }

@@ -1,7 +1,8 @@
 //! From a request to a payload: the numbered recipe.
 //!
-//!  1. Policy, facts and request → plan. Nothing is changed if there is none.
-//!  2. A uid for the cage (root), and the record: from here on whatever is found has an owner.
+//!  1. A place below the host's caps; policy, facts and request → plan (`planning.rs`). Nothing is
+//!     changed if there is none.
+//!  2. A uid for the cage, and the record: from here on whatever is found has an owner.
 //!  3. The broker's folder, the run folder, the plan on disk; event `cage.planned`.
 //!  4. cgroup with limits, read back: before there is a process that could outgrow them.
 //!  5. The listening socket: bound by us in our own folder, so that a later supervisor finds it.
@@ -18,28 +19,31 @@
 
 mod boot;
 mod gate;
+mod places;
 
+use crate::admission::Operator;
 use crate::cage::phase::Moment;
 use crate::cage::record::{Process, Record};
 use crate::cage::{Cage, driver};
 use crate::clock;
 use crate::files;
-use crate::host::Mode;
+use crate::host::{Ids, Mode};
 use crate::launch;
 use crate::layers;
 use crate::outbox::Journal;
+use crate::planning::{self, Identity};
 use crate::requests::write_json;
 use crate::supervisor::Supervisor;
-use ::cage::cgroup::CageCgroup;
-use ::cage::plan::{CagePlan, Operator, RealPaths, Request, Role};
-use ::cage::policy;
+use crate::uids::Uids;
+use ::cage::cgroup::{CageCgroup, Limits};
+use ::cage::plan::{CagePlan, Role};
 use gate::Gate;
-use link::{Listener, Peer, failpoint};
-use nix::unistd::{Gid, Uid, User, chown};
+use link::{Listener, failpoint};
+use nix::unistd::{Gid, Uid, chown};
+use places::Place;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
 use std::rc::Rc;
 use wire::broker::{BrokerExec, BrokerRequest};
 use wire::supervisor::{Phase, Spawned};
@@ -69,28 +73,33 @@ impl From<Failure> for WireError {
 pub(crate) async fn recipe(
     supervisor: Rc<Supervisor>,
     spec: SpawnSpec,
-    peer: Peer,
+    operator: Operator,
 ) -> Result<Spawned, WireError> {
     if supervisor.is_stopping() {
         return Err(WireError::new(ErrorCode::Conflict, "mews is stopping; it takes no new runs"));
     }
     failpoint::reach("spawn.asked");
-    let uid = take_uid(&supervisor, peer, spec.session)?;
+    let place = Place::take(&supervisor, &operator)?;
+    let identity = identity_of(&supervisor, &operator, || take_uid(&supervisor, spec.session))?;
     // 1. and 2.
-    let prepared = plan_for(&supervisor, &spec, peer, uid)
+    let planned = planning::plan_for(&supervisor, &spec, &operator, identity).await;
+    let prepared = planned
         .and_then(|plan| Ok((plan.exec(&spec.exec).map_err(WireError::from)?, plan)))
         .and_then(|(exec, plan)| {
             let plan = Rc::new(plan);
-            let cage = register(&supervisor, &spec, peer, uid, &plan).map_err(storage)?;
+            let cage =
+                register(&supervisor, &spec, operator.uid, identity, &plan).map_err(storage)?;
             Ok((exec, plan, cage))
         });
     let (exec, plan, cage) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
-            supervisor.free_uid(uid);
+            supervisor.free_uid(identity.uid);
             return Err(error);
         }
     };
+    // From here on it is counted as a cage.
+    drop(place);
     match build(&supervisor, &cage, &plan, &spec, &exec).await {
         Ok(spawned) => Ok(spawned),
         Err(failure) => {
@@ -100,59 +109,42 @@ pub(crate) async fn recipe(
     }
 }
 
-/// Resolves a request as a spawn does.
-///
-/// # Errors
-/// The policy is wrong, or this host cannot enforce it, or a path cannot be lent.
-pub(crate) fn plan_for(
+/// As whom a cage of this operator runs: their own uid, never 0. `throw_away` gives root's.
+pub(crate) fn identity_of(
     supervisor: &Supervisor,
-    spec: &SpawnSpec,
-    peer: Peer,
-    uid: u32,
-) -> Result<CagePlan, WireError> {
-    let dirs = &supervisor.host.dirs;
-    let policy = policy::load(&spec.policy, &[dirs.policies()]).map_err(WireError::from)?;
-    let account = User::from_uid(Uid::from_raw(peer.uid)).ok().flatten();
-    let gid = if supervisor.host.is_root() { uid } else { supervisor.host.gid };
-    let request = Request {
-        operator: Operator {
-            uid: peer.uid,
-            gid: peer.gid,
-            name: account.as_ref().map(|user| user.name.clone()),
-            home: account.map(|user| user.dir),
-        },
-        uid,
-        gid,
-        workspace: PathBuf::from(spec.workspace.to_os_string()),
-        overrides: spec.overrides.clone(),
-        homes: supervisor.host.homes.join(peer.uid.to_string()),
-        never: vec![dirs.run.clone(), dirs.state.clone()],
-        never_write: vec![dirs.config.clone()],
-    };
-    Ok(::cage::plan::resolve(&policy, &supervisor.facts, &request, &RealPaths::default())?)
+    operator: &Operator,
+    throw_away: impl FnOnce() -> Result<u32, WireError>,
+) -> Result<Identity, WireError> {
+    let host = &supervisor.host;
+    if !host.is_root() {
+        return Ok(Identity { uid: host.uid, gid: host.gid });
+    }
+    if operator.uid != 0 {
+        let gid = if operator.gid == 0 { operator.uid } else { operator.gid };
+        return Ok(Identity { uid: operator.uid, gid });
+    }
+    let uid = throw_away()?;
+    Ok(Identity { uid, gid: uid })
 }
 
 /// A session's layer belongs to one uid: its next cage is of the same.
-fn take_uid(supervisor: &Supervisor, peer: Peer, session: SessionId) -> Result<u32, WireError> {
+fn take_uid(supervisor: &Supervisor, session: SessionId) -> Result<u32, WireError> {
     if let Some(uid) = supervisor.layer_uids.borrow().get(&session) {
         return Ok(*uid);
     }
-    match supervisor.uids.borrow_mut().as_mut() {
-        None => Ok(supervisor.host.uid),
-        Some(uids) => uids.take().ok_or_else(|| {
-            let words =
-                format!("no uid is free for a cage of uid {}; `mews rm` old ones", peer.uid);
-            WireError::new(ErrorCode::LimitReached, words)
-        }),
-    }
+    let taken = supervisor.uids.borrow_mut().as_mut().and_then(Uids::take);
+    taken.ok_or_else(|| {
+        let words = "no uid is free for a cage of root; `mews rm` old sessions";
+        WireError::new(ErrorCode::LimitReached, words)
+    })
 }
 
 /// Record, folders and journal: steps 2 and 3.
 fn register(
     supervisor: &Supervisor,
     spec: &SpawnSpec,
-    peer: Peer,
-    uid: u32,
+    operator: u32,
+    identity: Identity,
     plan: &Rc<CagePlan>,
 ) -> io::Result<Rc<Cage>> {
     let record = Record {
@@ -160,8 +152,8 @@ fn register(
         cage: spec.cage,
         session: spec.session,
         run: spec.run,
-        operator: peer.uid,
-        uid,
+        operator,
+        uid: identity.uid,
         name: spec.name.clone(),
         policy: plan.policy.clone(),
         plan_hash: plan.hash(),
@@ -184,7 +176,7 @@ fn register(
     std::fs::DirBuilder::new().mode(0o700).create(&path)?;
     let folder = files::open_folder(&path)?;
     if let Mode::Root(_) = supervisor.host.mode {
-        chown(&path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid)))?;
+        chown(&path, Some(Uid::from_raw(identity.uid)), Some(Gid::from_raw(identity.gid)))?;
     }
     std::fs::DirBuilder::new().mode(0o700).create(supervisor.run_folder(spec.cage))?;
     std::fs::write(supervisor.plan_path(spec.cage), serde_json::to_vec(&**plan)?)?;
@@ -267,14 +259,23 @@ async fn build(
 
 fn make_home(supervisor: &Supervisor, cage: &Cage, plan: &CagePlan) -> Result<(), Failure> {
     for source in plan.sources.iter().filter(|source| source.role == Role::Home) {
-        let made = supervisor.host.make_home(source.host.as_ref(), cage.operator());
+        let owner = home_owner(supervisor, cage, plan);
+        let made = supervisor.host.make_home(source.host.as_ref(), owner);
         made.map_err(|error| Failure::new("home", error))?;
     }
     Ok(())
 }
 
+/// The operator: a home is used again by another cage, which may run under another uid.
+fn home_owner(supervisor: &Supervisor, cage: &Cage, plan: &CagePlan) -> Ids {
+    let uid = cage.operator();
+    let gid = if uid == plan.user.uid { plan.user.gid } else { supervisor.host.gid };
+    Ids { uid, gid }
+}
+
 fn make_cgroup(supervisor: &Supervisor, cage: &Cage, plan: &CagePlan) -> Result<(), Failure> {
-    let limits = plan.limits.of_cgroup();
+    let share_of = supervisor.admission.is_shared().then(|| cage.operator());
+    let limits = Limits { share_of, ..plan.limits.of_cgroup() };
     let cgroup = CageCgroup::create(&supervisor.layout, cage.id, &limits)
         .map_err(|error| Failure::new(error.wall(), &error))?;
     cage.update(|record| record.cgroup = Some(cgroup.paths()));

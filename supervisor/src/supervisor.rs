@@ -1,5 +1,6 @@
 //! What the supervisor holds for its whole life: the host, the programs, the cages.
 
+use crate::admission::Admission;
 use crate::cage::Cage;
 use crate::files;
 use crate::host::{Host, Mode};
@@ -34,6 +35,7 @@ pub(crate) enum Stop {
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     pub(crate) host: Host,
+    pub(crate) admission: Admission,
     pub(crate) programs: Programs,
     pub(crate) facts: HostFacts,
     pub(crate) layout: Layout,
@@ -42,6 +44,8 @@ pub(crate) struct Supervisor {
     pub(crate) dirty: Rc<Dirty>,
     pub(crate) uids: RefCell<Option<Uids>>,
     pub(crate) userns: RefCell<BTreeMap<u32, Rc<OwnedFd>>>,
+    /// Operators whose spawn is under way and has no cage yet, one entry each.
+    pub(crate) places: RefCell<Vec<u32>>,
     /// Requests that a cage takes only once, taken or being worked on.
     pub(crate) claims: RefCell<BTreeSet<(CageId, &'static str)>>,
     /// Whose layers' files still belong to a uid.
@@ -51,6 +55,8 @@ pub(crate) struct Supervisor {
     stop: watch::Sender<Option<Stop>>,
     /// sessiond's API listener, as its hello brought it.
     api_listener: RefCell<Option<OwnedFd>>,
+    /// It is a service manager's, which goes on listening when we end.
+    pub(crate) api_is_given: Cell<bool>,
     hellos: watch::Sender<u64>,
     stopping: Cell<bool>,
 }
@@ -58,6 +64,7 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     pub(crate) fn new(
         host: Host,
+        admission: Admission,
         programs: Programs,
         layout: Layout,
         facts: HostFacts,
@@ -69,6 +76,7 @@ impl Supervisor {
         };
         Rc::new(Self {
             host,
+            admission,
             programs,
             facts,
             layout,
@@ -76,12 +84,14 @@ impl Supervisor {
             dirty: Rc::default(),
             uids: RefCell::new(uids),
             userns: RefCell::default(),
+            places: RefCell::default(),
             claims: RefCell::default(),
             layer_uids: RefCell::default(),
             layer_turns: RefCell::default(),
             cages: RefCell::default(),
             stop: watch::Sender::new(None),
             api_listener: RefCell::default(),
+            api_is_given: Cell::new(false),
             hellos: watch::Sender::new(0),
             stopping: Cell::new(false),
         })
@@ -231,14 +241,31 @@ impl Supervisor {
 
     /// sessiond answers. Its API listener is kept for the next one.
     pub(crate) fn sessiond_said_hello(&self, listener: Option<OwnedFd>) {
-        if let Some(listener) = listener {
+        if self.api_listener.borrow().is_none()
+            && let Some(listener) = listener.filter(|fd| self.is_our_api_socket(fd))
+        {
             self.api_listener.replace(Some(listener));
         }
         self.hellos.send_modify(|count| *count += 1);
     }
 
+    /// By what it is bound to: a sessiond that was taken over could bring any.
+    fn is_our_api_socket(&self, fd: &OwnedFd) -> bool {
+        let path = self.host.dirs.api_socket();
+        let listens = link::peer::is_listener(fd).unwrap_or(false);
+        let name = link::peer::bound_name(fd).ok().flatten();
+        listens && name.is_some_and(|name| link::packet::is_bound_to(&name, &path))
+    }
+
     pub(crate) fn api_listener(&self) -> Option<OwnedFd> {
         self.api_listener.borrow().as_ref().and_then(|fd| fd.try_clone().ok())
+    }
+
+    pub(crate) fn keep_given_socket(&self, given: Option<OwnedFd>) {
+        if given.is_some() {
+            self.api_is_given.set(true);
+            self.set_api_listener(given);
+        }
     }
 
     pub(crate) fn set_api_listener(&self, listener: Option<OwnedFd>) {

@@ -1,5 +1,6 @@
 //! Every unsafe call of this crate: one call per wrapper, owned descriptors out.
 
+pub(crate) mod apart;
 pub(crate) mod child;
 pub(crate) mod helper;
 
@@ -80,4 +81,39 @@ pub(crate) fn has_hung_up(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: one pollfd, which outlives the call; it does not wait.
     let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
     ready > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
+}
+
+/// Opens something with the rights to files of somebody else, and nothing more. Ours come back before
+/// this returns; if they did not, we could do nothing any more, so that is the end of us.
+/// EPERM: we may not become that uid.
+pub(crate) fn with_rights_of<T>(uid: u32, gid: u32, act: impl FnOnce() -> T) -> io::Result<T> {
+    let (own_uid, own_gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+    let groups = nix::unistd::getgroups()?;
+    nix::unistd::setgroups(&[])?;
+    set_fs_ids(uid, gid);
+    let is_so = fs_ids() == (uid, gid);
+    let done = is_so.then(act);
+    set_fs_ids(own_uid, own_gid);
+    let is_back = fs_ids() == (own_uid, own_gid) && nix::unistd::setgroups(&groups).is_ok();
+    if !is_back {
+        std::process::abort();
+    }
+    done.ok_or_else(|| io::ErrorKind::PermissionDenied.into())
+}
+
+/// The group first: with another uid for files we may not change it any more.
+fn set_fs_ids(uid: u32, gid: u32) {
+    // SAFETY: takes no pointers; it answers the old id, whether or not it has changed it.
+    unsafe { libc::setfsgid(gid) };
+    // SAFETY: takes no pointers.
+    unsafe { libc::setfsuid(uid) };
+}
+
+/// Asked by an id that nobody can have, which changes nothing.
+fn fs_ids() -> (u32, u32) {
+    // SAFETY: takes no pointers.
+    let uid = unsafe { libc::setfsuid(u32::MAX) };
+    // SAFETY: takes no pointers.
+    let gid = unsafe { libc::setfsgid(u32::MAX) };
+    (u32::try_from(uid).unwrap_or(u32::MAX), u32::try_from(gid).unwrap_or(u32::MAX))
 }

@@ -52,7 +52,14 @@ impl Range {
     }
 }
 
-/// The numbers of this supervisor's cages.
+impl Range {
+    pub(crate) fn includes(self, uid: u32) -> bool {
+        uid.checked_sub(self.first).is_some_and(|offset| offset < self.size)
+    }
+}
+
+/// The numbers of this supervisor's cages. Those of operators, under which their own cages run, are
+/// none of them.
 #[derive(Debug)]
 pub(crate) struct Uids {
     range: Range,
@@ -71,7 +78,9 @@ impl Uids {
 
     /// Of a cage that was found.
     pub(crate) fn adopt(&mut self, uid: u32) {
-        self.taken.insert(uid);
+        if self.range.includes(uid) {
+            self.taken.insert(uid);
+        }
     }
 
     /// `None`: all are taken.
@@ -116,6 +125,17 @@ mod tests {
         ] {
             assert_eq!(Range::of(map), want, "{map}");
         }
+    }
+
+    #[test]
+    fn the_uid_of_an_operator_is_never_given_to_a_cage_of_another() {
+        let mut uids = Uids::new(Range { first: 100, size: 4 }, 0);
+        for own in [1000, 99, 104] {
+            uids.adopt(own);
+            uids.free(own);
+        }
+        let got: BTreeSet<u32> = std::iter::from_fn(|| uids.take()).collect();
+        assert_eq!(got, BTreeSet::from([101, 102, 103]));
     }
 
     #[test]

@@ -11,17 +11,30 @@ use std::time::Duration;
 /// # Errors
 /// Nobody answers, or not with JSON.
 pub fn get(socket: &Path, path: &str) -> anyhow::Result<(u16, serde_json::Value)> {
+    let (status, body) = ask(socket, "GET", path, "")?;
+    Ok((status, serde_json::from_str(&body).context("a JSON body")?))
+}
+
+/// One request on a connection of its own; status, and the JSON of the body if it is some.
+///
+/// # Errors
+/// Nobody answers.
+pub fn ask(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Result<(u16, String)> {
     let mut stream = UnixStream::connect(socket).context("connect")?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: mews\r\nConnection: close\r\n\r\n");
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: mews\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = answer.split_once("\r\n\r\n").context("an HTTP answer")?;
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).context("a status")?;
-    let from = body.find(['{', '[']).context("a JSON body")?;
-    let to = body.rfind(['}', ']']).context("a JSON body")?;
-    let body = body.get(from..=to).context("a JSON body")?;
-    Ok((status, serde_json::from_str(body)?))
+    // Without what a chunked body has around it.
+    let json = body.find(['{', '[']).zip(body.rfind(['}', ']']));
+    let json = json.and_then(|(from, to)| body.get(from..=to)).unwrap_or_default();
+    Ok((status, json.to_owned()))
 }

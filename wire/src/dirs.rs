@@ -46,6 +46,12 @@ impl Dirs {
         Self { run, state, config, run_is_fallback }
     }
 
+    /// Those of the system's daemons, which serve many operators.
+    #[must_use]
+    pub fn system() -> Self {
+        Self::resolve(0, |_unset| None)
+    }
+
     #[must_use]
     pub fn lock(&self) -> PathBuf {
         self.run.join("lock")

@@ -96,6 +96,9 @@ pub enum EventBody {
     /// supervisor: found again after a restart.
     #[serde(rename = "cage.adopted")]
     CageAdopted {},
+    /// supervisor: somebody else than the cage's operator acted on it, by an admin's right.
+    #[serde(rename = "cage.admin")]
+    CageAdmin { uid: u32, verb: String },
     /// broker: the zygote was killed and made anew; later commands stand in a second domain.
     #[serde(rename = "cage.zygote_replaced")]
     CageZygoteReplaced {},

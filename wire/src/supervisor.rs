@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case")]
 pub enum SupervisorRequest {
+    /// Whether this operator is served at all. fds: authority. Ok: [`Admitted`]; else `forbidden`.
+    Admit,
     /// fds: authority, memfd with a `SpawnSpec`. Ok: [`Spawned`].
     Spawn { cage: CageId },
     /// Resolve as a spawn would, change nothing. fds: authority, memfd with a `SpawnSpec`.
@@ -68,7 +70,8 @@ pub enum SupervisorRequest {
     Ack { cage: CageId, source: Source, seq: u64 },
     /// The files of an ended cage may go: sessiond has what it wants of them. Ok: null.
     Forget { cage: CageId },
-    /// Stop the daemons. Ok: [`ShutdownAnswer`], then the supervisor ends itself and sessiond.
+    /// Stop the daemons: for the operator of a user's own, for root where there are many. fds:
+    /// authority. Ok: [`ShutdownAnswer`], then the supervisor ends itself and sessiond.
     Shutdown { cages: ShutdownCages },
 }
 
@@ -100,6 +103,13 @@ pub enum LayerAnswer {
 pub struct LayerState {
     pub session: SessionId,
     pub checkpoints: Vec<CheckpointId>,
+}
+
+/// An operator that is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admitted {
+    /// Sees and acts on what others own.
+    pub admin: bool,
 }
 
 /// What becomes of living cages when the daemons stop.

@@ -131,12 +131,26 @@ impl Group {
         };
         let Some(cage) = cage else { return Ok(()) };
         remove_folder(cage, deadline, members::yield_briefly)?;
-        if let Some(base) = cage.parent() {
-            // EBUSY, ENOTEMPTY: other cages live there.
+        // EBUSY, ENOTEMPTY: other cages live there.
+        if let Some(above) = cage.parent()
+            && std::fs::remove_dir(above).is_ok()
+            && is_operators(above)
+            && let Some(base) = above.parent()
+        {
             std::fs::remove_dir(base).ok();
         }
         Ok(())
     }
+}
+
+/// The group of an operator's cages.
+pub(super) fn operators_name(uid: u32) -> String {
+    format!("u{uid}")
+}
+
+pub(super) fn is_operators(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(|name| name.strip_prefix('u')).is_some_and(|uid| uid.parse::<u32>().is_ok())
 }
 
 /// Control files take one write; there is nothing to truncate or create.

@@ -1,6 +1,6 @@
 //! One mounted hierarchy and our base in it.
 
-use super::group::{Controller, Group, GroupPath, Version, write_file};
+use super::group::{Controller, Group, GroupPath, Version, is_operators, write_file};
 use super::{CgroupError, members};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -105,15 +105,14 @@ impl Hierarchy {
 
     /// The cages that have a group here.
     pub(super) fn cages(&self) -> Vec<(CageId, Group)> {
-        let Ok(entries) = std::fs::read_dir(&self.base) else { return Vec::new() };
-        entries
-            .flatten()
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-            .filter_map(|entry| {
-                let cage = entry.file_name().to_str()?.parse().ok()?;
-                Some((cage, self.found(&entry.path())))
-            })
-            .collect()
+        let own = folders_in(&self.base);
+        let of_operators = own.iter().filter(|path| is_operators(path));
+        let below: Vec<PathBuf> = of_operators.flat_map(|path| folders_in(path)).collect();
+        let cage = |path: PathBuf| {
+            let id = path.file_name()?.to_str()?.parse().ok()?;
+            Some((id, self.found(&path)))
+        };
+        own.into_iter().chain(below).filter_map(cage).collect()
     }
 
     fn found(&self, cage: &Path) -> Group {
@@ -126,6 +125,10 @@ impl Hierarchy {
 
     /// Removes our base if nothing is in it.
     pub(super) fn remove_base(&self) {
+        // Of an operator whose last cage ended while nobody looked.
+        for path in folders_in(&self.base).iter().filter(|path| is_operators(path)) {
+            std::fs::remove_dir(path).ok();
+        }
         // ENOTEMPTY, EBUSY: cages live there; the next one who tidies finds it empty.
         std::fs::remove_dir(&self.base).ok();
     }
@@ -137,6 +140,12 @@ impl Hierarchy {
             path: self.base.clone(),
         }
     }
+}
+
+fn folders_in(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.path()).collect()
 }
 
 fn enable_at(level: &Path, controllers: &[Controller], wanted: &str) -> Result<(), CgroupError> {

@@ -194,6 +194,7 @@ fn takes(hierarchy: &Hierarchy, controllers: &[Controller], swap_bytes: Option<u
         cpu_milli: has(Controller::Cpu).then_some(500),
         io: None,
         oom_group: false,
+        share_of: None,
     };
     let wrote =
         limits::write(&group, &limits).is_ok() && (!has(Controller::Io) || io::can_be_set(&group));

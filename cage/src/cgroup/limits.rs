@@ -26,6 +26,9 @@ pub struct Limits {
     pub io: Option<IoLimit>,
     /// On out-of-memory the whole cage dies (v2; on v1 the broker does it, told by the eventfd).
     pub oom_group: bool,
+    /// An operator's uid: the cage stands in a group of theirs, beside those of other operators, and
+    /// takes its cpu time from that one's. The kernel gives siblings the same.
+    pub share_of: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +45,7 @@ impl Limits {
         let asked = |controller: &Controller| match controller {
             Controller::Memory => self.memory_bytes.is_some(),
             Controller::Pids => self.pids.is_some(),
-            Controller::Cpu => self.cpu_milli.is_some(),
+            Controller::Cpu => self.cpu_milli.is_some() || self.share_of.is_some(),
             Controller::Io => self.io.is_some(),
         };
         let all = hierarchy.controllers().iter().copied();

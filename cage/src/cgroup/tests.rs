@@ -31,6 +31,7 @@ fn limits_are_written_and_read_back_and_gone_after_remove() {
         cpu_milli: Some(500),
         io: None,
         oom_group: true,
+        share_of: None,
     };
     let cgroup = CageCgroup::create(&layout, CageId::new(), &limits).unwrap();
     assert_eq!(cgroup.is_absent(), layout.facts() == LimitFacts::default());
@@ -123,6 +124,7 @@ fn limits_of_a_living_cage_change() {
         cpu_milli: facts.cpu.map(|_| 500),
         io,
         oom_group: true,
+        share_of: None,
     };
     let cgroup = CageCgroup::create(&layout, CageId::new(), &first).unwrap();
     if cgroup.is_absent() {
@@ -202,4 +204,34 @@ fn a_limit_of_memory_below_what_is_in_use_is_refused_and_kills_nobody() {
     }
     cgroup.remove().unwrap();
     layout.tidy();
+}
+
+#[test]
+fn operators_stand_beside_each_other_and_leave_nothing() {
+    let layout = layout("shares");
+    let of = |uid| Limits { share_of: Some(uid), ..Limits::default() };
+    let cages = [(1000, CageId::new()), (1000, CageId::new()), (1001, CageId::new())];
+    let made: Vec<CageCgroup> = cages
+        .iter()
+        .map(|(uid, cage)| CageCgroup::create(&layout, *cage, &of(*uid)).unwrap())
+        .collect();
+    if made[0].is_absent() {
+        return;
+    }
+    let carries_cpu =
+        made[0].paths().groups.iter().any(|g| g.controllers.contains(&Controller::Cpu));
+    assert_eq!(carries_cpu, layout.facts().cpu.is_some());
+    let mut found: Vec<CageId> = scan(&layout).into_iter().map(|(cage, _group)| cage).collect();
+    found.sort();
+    let mut wanted: Vec<CageId> = cages.iter().map(|(_uid, cage)| *cage).collect();
+    wanted.sort();
+    assert_eq!(found, wanted);
+    let operators =
+        |uid| layout.bases().iter().any(|base| base.path.join(format!("u{uid}")).is_dir());
+    made[0].remove().unwrap();
+    assert!(operators(1000), "another cage of theirs is there");
+    made[1].remove().unwrap();
+    assert!(!operators(1000) && operators(1001));
+    made[2].remove().unwrap();
+    assert!(layout.bases().iter().all(|base| !base.path.exists()));
 }

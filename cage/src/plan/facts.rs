@@ -1,6 +1,7 @@
 //! What a plan is made from, beside the policy: the host's facts, the file tree, the request.
 
 use crate::cgroup::Disk;
+use crate::policy::Ceiling;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -53,12 +54,14 @@ pub struct Operator {
 #[derive(Clone, Debug)]
 pub struct Request {
     pub operator: Operator,
-    /// The cage's uid and gid: the operator's in user mode, a throw-away one if root starts it.
+    /// The cage's uid and gid: the operator's; a throw-away one if the operator is root.
     pub uid: u32,
     pub gid: u32,
     /// Absolute, as the operator named it.
     pub workspace: PathBuf,
     pub overrides: Overrides,
+    /// What the admin of a shared host gives this operator at most.
+    pub ceiling: Ceiling,
     /// `<state>/homes/<operator uid>`: where persistent homes are.
     pub homes: PathBuf,
     /// `<run>`, `<state>` and the like: no cage may see what lies in them, or what contains them.

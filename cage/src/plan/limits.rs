@@ -131,6 +131,7 @@ impl Limits {
             cpu_milli: self.cpu_milli.for_cgroup(),
             io: io.map(|(bytes, disk)| IoLimit { disk, bytes }),
             oom_group: self.oom_group,
+            share_of: None,
         }
     }
 }

@@ -24,6 +24,7 @@ pub fn resolve(
         .clone()
         .with_overrides(&request.overrides)
         .map_err(|bad| PlanError::Flag { flag: bad.flag.to_owned(), why: bad.why })?;
+    let (policy, lowered) = policy.below(&request.ceiling);
     check_walls(&policy, facts)?;
     let user = user(request, tree);
     let workspace = workspace::resolve(request, &user.home, policy.workspace, tree)?;
@@ -31,6 +32,7 @@ pub fn resolve(
     places.grow(&policy)?;
     let forwarders = forwarders(&policy, request, &mut places, tree)?;
     let (mounts, sources, mut notes) = places.finish();
+    notes.extend(lowered);
     let binds = mounts
         .iter()
         .filter(|mount| matches!(mount.kind, MountKind::Bind { .. } | MountKind::Tmpfs { .. }))

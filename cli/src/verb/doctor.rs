@@ -3,8 +3,10 @@
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::{self, Say};
-use crate::programs;
+use crate::{place, programs};
+use cage::host_policy;
 use cage::probe::{Check, State, report};
+use wire::dirs::Dirs;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit status: 0 if cages can be had here, 1 if not.")]
@@ -14,6 +16,7 @@ pub(crate) async fn run(_args: &Args, say: &Say) -> Result<u8, Failure> {
     let cage_init = programs::find("mews-cage-init").ok();
     let setting = std::env::var("MEWS_CGROUP_PARENT").unwrap_or_else(|_unset| "auto".to_owned());
     let mut checks = report(cage_init.as_deref(), &setting);
+    checks.extend(host_policy());
     checks.push(trial(say).await);
     let failed = checks.iter().any(|check| check.state == State::Fail);
     for check in &checks {
@@ -27,6 +30,24 @@ pub(crate) async fn run(_args: &Args, say: &Say) -> Result<u8, Failure> {
         say.note("cages cannot be had on this host until the failures above are mended");
     }
     Ok(u8::from(failed))
+}
+
+/// Where root serves others too: whether its file is believed, and says what was meant.
+fn host_policy() -> Option<Check> {
+    let folder =
+        if nix::unistd::geteuid().is_root() { place::dirs() } else { Dirs::system() }.config;
+    let (state, what, mend) = match host_policy::open(&folder, 0) {
+        Ok(None) => return None,
+        Err(error) => (State::Fail, error.to_string(), None),
+        Ok(Some(policy)) if policy.unknown.is_empty() => {
+            (State::Ok, folder.join(host_policy::FILE_NAME).display().to_string(), None)
+        }
+        Ok(Some(policy)) => {
+            let what = format!("names nobody of this host: {}", policy.unknown.join(", "));
+            (State::Warn, what, Some("make the account, or take it out".to_owned()))
+        }
+    };
+    Some(Check { name: "host policy".to_owned(), state, what, mend })
 }
 
 /// The proof: a cage with everything, and `true` in it.

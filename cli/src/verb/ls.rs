@@ -88,9 +88,21 @@ fn is_living(session: &SessionView) -> bool {
 }
 
 fn table(sessions: &[SessionView], now_ms: i64) -> String {
-    let head = ["NAME", "STATE", "POLICY", "COMMAND", "AGE", "EXIT", "ID"];
-    let rows: Vec<Vec<String>> = sessions.iter().map(|session| row(session, now_ms)).collect();
+    let mut head = vec!["NAME", "STATE", "POLICY", "COMMAND", "AGE", "EXIT", "ID"];
+    let mut rows: Vec<Vec<String>> = sessions.iter().map(|session| row(session, now_ms)).collect();
+    // An admin sees those of others too.
+    if sessions.windows(2).any(|two| matches!(two, [one, other] if one.uid != other.uid)) {
+        head.insert(1, "USER");
+        for (row, session) in rows.iter_mut().zip(sessions) {
+            row.insert(1, user(session.uid));
+        }
+    }
     render(&head, &rows)
+}
+
+fn user(uid: u32) -> String {
+    let account = nix::unistd::User::from_uid(uid.into()).ok().flatten();
+    account.map_or_else(|| uid.to_string(), |account| escape(&account.name))
 }
 
 fn row(session: &SessionView, now_ms: i64) -> Vec<String> {
@@ -184,6 +196,15 @@ mod tests {
             }],
             cages: Vec::new(),
         }
+    }
+
+    #[test]
+    fn whose_is_said_where_there_are_several() {
+        let mut sessions = [session("a-1", &["a"], None), session("b-1", &["b"], None)];
+        assert!(!table(&sessions, 0).contains("USER"));
+        sessions[1].uid = 4_000_000_000;
+        let shown = table(&sessions, 0);
+        assert!(shown.contains("USER") && shown.contains("4000000000"), "{shown}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::out::{self, Say};
 use crate::table::render;
-use crate::{connect, request};
+use crate::{place, request};
 use cage::policy::{Policy, PolicyError, load, preset_names, preset_text};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ fn list(say: &Say) -> Result<u8, Failure> {
 
 /// Policies that people wrote; they go before presets of the same name.
 fn files() -> Vec<(String, PathBuf)> {
-    let Ok(entries) = std::fs::read_dir(connect::dirs().policies()) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(place::dirs().policies()) else { return Vec::new() };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let named = paths.filter(|path| path.extension().is_some_and(|end| end == "toml"));
     named.filter_map(|path| Some((path.file_stem()?.to_str()?.to_owned(), path.clone()))).collect()
@@ -117,7 +117,7 @@ fn check(policies: &[String], say: &Say) -> Result<u8, Failure> {
 
 fn check_one(name: &str) -> Result<Policy, Failure> {
     let source = request::policy(name)?;
-    load(&source, &[connect::dirs().policies()]).map_err(wrong)
+    load(&source, &[place::dirs().policies()]).map_err(wrong)
 }
 
 fn wrong(error: PolicyError) -> Failure {

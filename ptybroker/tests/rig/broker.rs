@@ -189,6 +189,7 @@ impl Rig {
             clocks: plan.clocks.clone(),
             terminal: plan.terminal.clone(),
             ptys_max: plan.ptys_max,
+            supervisor_uid: nix::unistd::geteuid().as_raw(),
         };
         let boot = memfd::sealed("boot", &serde_json::to_vec(&boot).unwrap()).unwrap();
         let inherited: Vec<BorrowedFd<'_>> = vec![

@@ -1,7 +1,7 @@
 //! Who calls: the operator, and a duplicate of the accepted connection that proves it.
 
 use super::error::ApiError;
-use crate::access::Operator;
+use crate::access::{Admission, Operator, Verdict};
 use crate::app::App;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
@@ -9,6 +9,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use tokio::sync::OnceCell;
+use wire::supervisor::{Admitted, SupervisorRequest};
 use wire::{ErrorCode, WireError};
 
 /// Carried as an extension of every request of a connection.
@@ -16,12 +18,14 @@ use wire::{ErrorCode, WireError};
 pub struct Caller {
     pub operator: Operator,
     connection: Arc<OwnedFd>,
+    /// What the supervisor said of it: once for each connection, as its groups stay what they were.
+    admitted: Arc<OnceCell<Admitted>>,
 }
 
 impl Caller {
     #[must_use]
     pub fn new(operator: Operator, connection: OwnedFd) -> Self {
-        Self { operator, connection: Arc::new(connection) }
+        Self { operator, connection: Arc::new(connection), admitted: Arc::default() }
     }
 
     /// The descriptor that goes down with a request: the supervisor reads SO_PEERCRED itself.
@@ -45,13 +49,49 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 /// Refuses callers that this daemon does not serve.
 pub(super) async fn admit(
     State(app): State<Arc<App>>,
-    caller: Caller,
-    request: Request,
+    mut caller: Caller,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    if app.admission.admits(caller.operator) {
-        return next.run(request).await;
+    match app.admission.of(caller.operator) {
+        Verdict::Served => {}
+        Verdict::Refused => {
+            let words =
+                "This daemon serves another operator. Unset MEWS_RUN_DIR to start your own.";
+            return ApiError(WireError::new(ErrorCode::Forbidden, words)).into_response();
+        }
+        Verdict::Ask => match ask(&app, &caller).await {
+            Ok(admitted) => caller.operator.is_admin = admitted.admin,
+            Err(error) => return ApiError(error).into_response(),
+        },
     }
-    let words = "This daemon serves another operator. Unset MEWS_RUN_DIR to start your own.";
-    ApiError(WireError::new(ErrorCode::Forbidden, words)).into_response()
+    if caller.operator.is_admin && app.admission == Admission::Asked {
+        let (uid, method, path) = (caller.operator.uid, request.method(), request.uri().path());
+        tracing::info!(uid, %method, path, "an admin asks");
+    }
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+/// The supervisor's word; where it is away, its last one about this uid, so that reading goes on.
+async fn ask(app: &App, caller: &Caller) -> Result<Admitted, WireError> {
+    let uid = caller.operator.uid;
+    let asked = caller.admitted.get_or_try_init(async || {
+        let link = app.link.current()?;
+        let reply = link.request(&SupervisorRequest::Admit, vec![caller.authority()?]).await;
+        reply.map_err(WireError::from)?.typed::<Admitted>()
+    });
+    match asked.await {
+        Ok(admitted) => {
+            app.known.lock().await.insert(uid, *admitted);
+            Ok(*admitted)
+        }
+        Err(error) if error.code == ErrorCode::SupervisorUnavailable => {
+            app.known.lock().await.get(&uid).copied().ok_or(error)
+        }
+        Err(error) => {
+            app.known.lock().await.remove(&uid);
+            Err(error)
+        }
+    }
 }

@@ -48,7 +48,7 @@ pub(super) async fn shutdown(
     }
     let link = app.link.current()?;
     let request = SupervisorRequest::Shutdown { cages: body.cages };
-    let reply = link.request(&request, Vec::new()).await.map_err(WireError::from)?;
+    let reply = link.request(&request, vec![caller.authority()?]).await.map_err(WireError::from)?;
     Ok(Json(reply.typed()?))
 }
 

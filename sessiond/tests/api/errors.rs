@@ -90,7 +90,7 @@ async fn as_uid(daemon: &Daemon, uid: u32, method: &str, path: &str, body: Value
         .uri(format!("{}{path}", wire::api::BASE))
         .body(axum::body::Body::from(body.to_string()))
         .unwrap();
-    request.extensions_mut().insert(Caller::new(Operator { uid }, ours.into()));
+    request.extensions_mut().insert(Caller::new(Operator::new(uid), ours.into()));
     let router = sessiond::api::router(daemon.app.clone());
     let answer = router.oneshot(request).await.unwrap();
     let status = answer.status().as_u16();
@@ -190,7 +190,7 @@ fn a_daemon_of_one_operator_refuses_the_others() {
             let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
             let mut request =
                 hyper::Request::get("/api/v1/sessions").body(axum::body::Body::empty()).unwrap();
-            request.extensions_mut().insert(Caller::new(Operator { uid }, ours.into()));
+            request.extensions_mut().insert(Caller::new(Operator::new(uid), ours.into()));
             let answer = router.clone().oneshot(request).await.unwrap();
             assert_eq!(answer.status().as_u16(), status, "{uid}");
         }

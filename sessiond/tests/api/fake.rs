@@ -263,6 +263,7 @@ impl Fake {
             SupervisorRequest::Plan { .. } => {
                 Ok((Value::Null, vec![memfd::sealed("p", b"{\"plan\":1}").unwrap()]))
             }
+            SupervisorRequest::Admit => Ok((json!({ "admin": false }), Vec::new())),
             SupervisorRequest::Shutdown { .. } => Ok((json!({ "living": 0 }), Vec::new())),
             SupervisorRequest::DryRun
             | SupervisorRequest::Input { .. }

@@ -28,7 +28,9 @@ pub(super) async fn run(
 ) -> Result<Report, WireError> {
     let mut fds = vec![(open(&layer.live())?, LAYER_FD)];
     if wants_origin(&work) {
-        let origin = mounts::origin(supervisor, &layer.facts.workspace, layer.uid());
+        let facts = &layer.facts;
+        let ids = (facts.uid, facts.gid);
+        let origin = mounts::origin(supervisor, &facts.workspace, ids, facts.operator);
         fds.push((origin.map_err(|error| failed("the workspace", error))?, ORIGIN_FD));
     }
     if let Some(saved) = saved {

@@ -45,9 +45,11 @@ pub(super) fn prepare(
     layer: Option<&Layer>,
     listener: Listener,
 ) -> Result<(Prepared, Packets, OwnedFd), Failure> {
-    let uid = cage.record().uid;
-    let Lent { paths, mounts } = if supervisor.host.is_root() {
+    let (uid, gid) = (plan.user.uid, plan.user.gid);
+    let Lent { paths, mounts } = if supervisor.host.is_root() && uid != cage.operator() {
         mounts::lend(supervisor, plan, uid, layer)
+    } else if supervisor.host.is_root() {
+        mounts::own(supervisor, plan, layer)
     } else {
         mounts::in_place(supervisor, plan, layer)
     }
@@ -65,6 +67,7 @@ pub(super) fn prepare(
         clocks: plan.clocks(),
         terminal: plan.terminal(),
         ptys_max: plan.limits.ptys,
+        supervisor_uid: supervisor.host.uid,
     };
     let text = serde_json::to_vec(&boot).map_err(|error| Failure::new("boot", error))?;
     numbers.fds.push((sealed("boot", &text)?, BOOT_FD));
@@ -75,7 +78,7 @@ pub(super) fn prepare(
         env: Vec::new(),
         fds: numbers.fds,
         mounts,
-        identity: supervisor.host.is_root().then_some((uid, uid)),
+        identity: supervisor.host.is_root().then_some((uid, gid)),
         // Limits are the inner stage's: hard ones set here could not be raised again inside.
         limits: Vec::new(),
         oom_score_adj: CString::new("500").ok(),

@@ -178,7 +178,7 @@ fn run(
     }
     let Some(program) = arrange(prepared, parked, report) else { return Step::Descriptors };
     let dropped = match prepared.identity {
-        Some(identity) => drop_identity(identity),
+        Some(identity) => become_another(identity),
         // What its user namespace gave it.
         None if prepared.mounts.is_some() => {
             drop_bounding_set().and_then(|()| clear_capabilities())
@@ -344,7 +344,8 @@ fn park(fd: RawFd) -> Option<RawFd> {
     (high >= 0).then_some(high)
 }
 
-fn drop_identity((uid, gid): (u32, u32)) -> Result<(), Step> {
+/// For good: no other group, no capability, no way back.
+pub(super) fn become_another((uid, gid): (u32, u32)) -> Result<(), Step> {
     // SAFETY: a count of 0 reads no memory.
     if unsafe { libc::setgroups(0, std::ptr::null()) } < 0 {
         return Err(Step::Groups);

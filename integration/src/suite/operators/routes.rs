@@ -1,0 +1,186 @@
+//! Every route of the API as its owner, as another operator, as an admin, and as somebody who is not
+//! let in.
+
+use super::people::{Person, host, need_accounts};
+use crate::talk::text;
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use std::path::Path;
+use testkit::process::{self, LIMIT};
+use testkit::{Finished, Sandbox};
+
+/// `{s}`, `{r}`, `{g}`, `{t}`, `{p}`: the owner's session, run, cage, terminal, project. What ends
+/// things stands last.
+const OBJECTS: &[(&str, &str, &str)] = &[
+    ("GET", "/sessions/{s}", ""),
+    ("GET", "/sessions/{s}/runs", ""),
+    ("GET", "/sessions/{s}/runs/{r}", ""),
+    ("GET", "/sessions/{s}/cages", ""),
+    ("GET", "/sessions/{s}/cages/{g}", ""),
+    ("GET", "/sessions/{s}/cages/{g}/plan", ""),
+    ("GET", "/sessions/{s}/ptys", ""),
+    ("GET", "/sessions/{s}/events", ""),
+    ("GET", "/ptys/{t}", ""),
+    ("GET", "/ptys/{t}/scrollback", ""),
+    ("GET", "/resolve?id={s}", ""),
+    ("GET", "/resolve?id=the-name", ""),
+    ("GET", "/attach?id={t}", ""),
+    ("GET", "/ptys/{t}/attach", ""),
+    ("POST", "/ptys/{t}/wait?timeout_ms=1", "{}"),
+    ("POST", "/ptys/{t}/resize", r#"{"cols":80,"rows":24}"#),
+    ("POST", "/ptys/{t}/input", "x"),
+    ("POST", "/sessions/{s}/cages/{g}/signal", r#"{"signal":18}"#),
+    ("POST", "/sessions/{s}/cages/{g}/exec", r#"{"argv":["true"]}"#),
+    ("POST", "/sessions/{s}/cages/{g}/suspend", "{}"),
+    ("POST", "/sessions/{s}/cages/{g}/resume", "{}"),
+    ("POST", "/sessions/{s}/pause", "{}"),
+    ("POST", "/sessions/{s}/resume", "{}"),
+    ("POST", "/sessions/{s}/runs/{r}/cancel", "{}"),
+    ("POST", "/sessions/{s}/cages/{g}/kill", "{}"),
+    ("DELETE", "/sessions/{s}?confirm=true", ""),
+    ("DELETE", "/sessions/{s}?confirm=true&purge=true", ""),
+];
+
+/// Only the owner starts something in a session or project.
+const OWN: [(&str, &str, &str); 2] = [
+    ("POST", "/projects/{p}/sessions", "{}"),
+    (
+        "POST",
+        "/sessions/{s}/jobs",
+        r#"{"kind":"job","policy":{"name":"shell"},"exec":{"argv":["true"]}}"#,
+    ),
+];
+
+struct Objects {
+    places: [(&'static str, String); 5],
+}
+
+impl Objects {
+    fn in_path(&self, path: &str) -> String {
+        self.places.iter().fold(path.to_owned(), |path, (key, id)| path.replace(key, id))
+    }
+}
+
+pub(in crate::suite) fn every_route(sandbox: &Sandbox) -> anyhow::Result<()> {
+    need_accounts()?;
+    let known = routes_of_source();
+    for (method, path) in &known {
+        let shape = |path: &str| path.split('?').next().unwrap_or_default().to_owned();
+        let tried = OBJECTS.iter().chain(&OWN).any(|(m, p, _)| m == method && shape(p) == *path);
+        ensure!(tried || OPEN.contains(&path.as_str()), "no row for {method} {path}");
+    }
+    let people = [(); 4].map(|()| Person::make(sandbox, &[]));
+    let [ann, bob, boss, eve] = people;
+    let (ann, bob, boss, eve) = (ann?, bob?, boss?, eve?);
+    let policy = format!("{}[admins]\nusers = [{:?}]\n", super::allow(&[&ann, &bob]), boss.name);
+    let ask = Asker::new(sandbox)?;
+    host(sandbox, &policy, || {
+        let objects = start(&ann, &ask)?;
+        for (method, path, body) in OBJECTS.iter().chain(&OWN) {
+            let path = objects.in_path(path);
+            let (status, answer) = ask.ask(&bob, method, &path, body)?;
+            ensure!(status == 404, "another operator: {method} {path}: {status} {answer}");
+            let told = answer.to_string();
+            ensure!(!told.contains(&ann.name) && !told.contains("the-name'; "), "{told}");
+            let (status, answer) = ask.ask(&eve, method, &path, body)?;
+            ensure!(status == 403, "a stranger: {method} {path}: {status} {answer}");
+        }
+        for person in [&ann, &boss] {
+            let objects = start(&ann, &ask)?;
+            for (method, path, body) in OBJECTS {
+                let path = objects.in_path(path);
+                let (status, answer) = ask.ask(person, method, &path, body)?;
+                // Whom it is shown to may be told that the moment is wrong, or that it is no upgrade.
+                let shown = status != 404 && status != 403 && status < 500;
+                ensure!(shown, "{}: {method} {path}: {status} {answer}", person.name);
+            }
+        }
+        let objects = start(&ann, &ask)?;
+        let [_session, (method, path, body)] = OWN;
+        let (status, answer) = ask.ask(&boss, method, &objects.in_path(path), body)?;
+        ensure!(status == 403, "an admin starts in another's session: {status} {answer}");
+        // Lists hold what is one's own; an admin's all.
+        for (person, holds) in [(&ann, true), (&bob, false), (&boss, true)] {
+            let (_status, answer) = ask.ask(person, "GET", "/sessions?all=true", "")?;
+            let found = answer.to_string().contains(&objects.in_path("{s}"));
+            ensure!(found == holds, "{}: {answer}", person.name);
+        }
+        let (_status, answer) = ask.ask(&bob, "GET", "/projects", "")?;
+        ensure!(!answer.to_string().contains(&ann.name), "{answer}");
+        Ok(())
+    })
+}
+
+/// Routes without an object of anybody.
+const OPEN: &[&str] = &["/healthz", "/readyz", "/versions", "/shutdown", "/projects", "/sessions"];
+
+/// The product's own table, so that a route that is added is tried.
+fn routes_of_source() -> Vec<(String, String)> {
+    const TABLE: &str = include_str!("../../../../sessiond/src/api.rs");
+    let rename = |path: &str| path.to_owned();
+    let mut found = Vec::new();
+    for line in TABLE.lines().filter(|line| line.trim_start().starts_with(".route(")) {
+        let Some(path) = line.split('"').nth(1) else { continue };
+        for (call, method) in [("get(", "GET"), ("post(", "POST"), ("delete(", "DELETE")] {
+            if line.contains(call) {
+                found.push((method.to_owned(), rename(path)));
+            }
+        }
+    }
+    found
+}
+
+fn start(ann: &Person, ask: &Asker<'_>) -> anyhow::Result<Objects> {
+    ann.mews(&["end", "the-name"])?;
+    ann.mews(&["rm", "the-name"])?;
+    let started = ann.start("the-name")?;
+    let session = text(&started, "/session")?;
+    let (_status, view) = ask.ask(ann, "GET", &format!("/sessions/{session}"), "")?;
+    let id = |at| text(&started, at);
+    Ok(Objects {
+        places: [
+            ("{r}", id("/run")?),
+            ("{g}", id("/cage")?),
+            ("{t}", id("/pty")?),
+            ("{p}", text(&view, "/project")?),
+            ("{s}", session),
+        ],
+    })
+}
+
+/// Requests as somebody: this program again, under their uid.
+struct Asker<'a> {
+    sandbox: &'a Sandbox,
+    program: String,
+}
+
+impl<'a> Asker<'a> {
+    fn new(sandbox: &'a Sandbox) -> anyhow::Result<Self> {
+        let program = copy_of_this_program(sandbox)?;
+        Ok(Self { sandbox, program })
+    }
+
+    fn ask(
+        &self,
+        person: &Person,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> anyhow::Result<(u16, Value)> {
+        let mut command = person.command(&self.program);
+        let socket = self.sandbox.api_socket();
+        command.arg("ask").arg(socket).args([method, &format!("{}{path}", wire::api::BASE), body]);
+        let told: Finished = process::run(&mut command, b"", LIMIT)?.expect(0)?;
+        let told = told.out();
+        let (status, body) = told.split_once('\n').context("a status line")?;
+        Ok((status.parse()?, serde_json::from_str(body).unwrap_or_default()))
+    }
+}
+
+/// Where every user may run it.
+pub(in crate::suite) fn copy_of_this_program(sandbox: &Sandbox) -> anyhow::Result<String> {
+    let path: std::path::PathBuf = sandbox.root().join("bin/mews-integration");
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+    std::fs::copy(std::env::current_exe()?, &path)?;
+    Ok(path.to_string_lossy().into_owned())
+}
