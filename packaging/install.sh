@@ -23,13 +23,13 @@ while [ $# -gt 0 ]; do
     esac
 done
 here=$(dirname "$0")
-for name in mews mews-supervisor mews-sessiond mews-ptybroker mews-cage-init; do
+for name in mews mews-supervisor mews-sessiond mews-ptybroker mews-layer mews-cage-init; do
     [ -x "$from/$name" ] || { echo "install: $from/$name is missing: cargo xtask build" >&2; exit 1; }
 done
 
 libexec=$root$prefix/libexec/mews
 install -d -m 755 "$libexec" "$root$prefix/bin" "$root$prefix/share/doc/mews"
-for name in mews-supervisor mews-sessiond mews-ptybroker mews-cage-init; do
+for name in mews-supervisor mews-sessiond mews-ptybroker mews-layer mews-cage-init; do
     # A new file under the old name: what runs goes on with the old one.
     install -m 755 "$from/$name" "$libexec/$name.new"
     mv -f "$libexec/$name.new" "$libexec/$name"

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use verbs::{Target, VERBS};
 use wire::dirs::Dirs;
-use wire::{CageId, PtyId};
+use wire::{CageId, PtyId, SessionId};
 
 /// The supervisor's way of starting a sessiond. The listener comes as descriptor 3; a shell makes it
 /// standard input, where safe code finds it.
@@ -107,13 +107,19 @@ fn act() -> anyhow::Result<()> {
 fn script(hostile: &Hostile, link: &mut link::Link) -> anyhow::Result<()> {
     let (ann, anns) = hostile.accept()?;
     let (bob, bobs) = hostile.accept()?;
-    let cage = Target { cage: CageId::new(), pty: PtyId::new(), uid: ann };
+    let cage =
+        Target { session: SessionId::new(), cage: CageId::new(), pty: PtyId::new(), uid: ann };
     let project = |uid: u32| {
         let user = nix::unistd::User::from_uid(uid.into())?.context("an account")?;
         anyhow::Ok(user.dir.join("project"))
     };
-    let spawned = verbs::spawn(link, Some(&anns), &cage, &project(ann)?, json!({}))?;
+    let overlay = json!({ "overrides": { "workspace_mode": "overlay" } });
+    let spawned = verbs::spawn(link, Some(&anns), &cage, &project(ann)?, overlay.clone())?;
     hostile.note("control spawn", &spawned)?;
+    hostile.note("control layer", &verbs::ask(link, "layer", Some(&anns), &cage)?)?;
+    let own = Target { cage: CageId::new(), pty: PtyId::new(), uid: bob, ..cage };
+    let shared = verbs::spawn(link, Some(&bobs), &own, &project(bob)?, overlay)?;
+    hostile.note("bob in the layer of ann's session", &shared)?;
     hostile.note("control signal", &verbs::ask(link, "signal", Some(&anns), &cage)?)?;
     let before = link.state_of(cage.cage)?.context("ann's cage")?;
 
@@ -133,7 +139,8 @@ fn script(hostile: &Hostile, link: &mut link::Link) -> anyhow::Result<()> {
             let outcome = verbs::ask(link, verb.name, connection.as_ref(), &cage)?;
             hostile.note(&format!("{name}: {}", verb.name), &outcome)?;
         }
-        let target = Target { cage: CageId::new(), pty: PtyId::new(), uid: ann };
+        let target =
+            Target { session: SessionId::new(), cage: CageId::new(), pty: PtyId::new(), uid: ann };
         let outcome = verbs::spawn(link, connection.as_ref(), &target, &project(ann)?, json!({}))?;
         hostile.note(&format!("{name}: spawn"), &outcome)?;
     }
@@ -163,7 +170,8 @@ fn claims(
     (bob, anns): (u32, &Target),
     project: &std::path::Path,
 ) -> anyhow::Result<()> {
-    let own = Target { cage: CageId::new(), pty: PtyId::new(), uid: bob };
+    let own =
+        Target { session: SessionId::new(), cage: CageId::new(), pty: PtyId::new(), uid: bob };
     let claims = json!({ "uid": anns.uid, "operator": anns.uid, "gid": 0, "is_admin": true });
     let outcome = verbs::spawn(link, Some(bobs), &own, project, claims)?;
     hostile.note("control claims", &outcome)?;
@@ -185,7 +193,8 @@ fn host_paths(
     let closed = hostile.dirs.run.with_file_name("of-root");
     for (name, path) in [("of root", closed.as_path()), ("of ann", anns)] {
         let secret = path.join("secret");
-        let target = || Target { cage: CageId::new(), pty: PtyId::new(), uid: 0 };
+        let target =
+            || Target { session: SessionId::new(), cage: CageId::new(), pty: PtyId::new(), uid: 0 };
         for flag in ["read", "write"] {
             let overrides = json!({ "overrides": { flag: [secret] } });
             let outcome = verbs::spawn(link, Some(bobs), &target(), own, overrides)?;
@@ -212,7 +221,7 @@ fn host_paths(
         }
     }
     // The same with what is the operator's own.
-    let cage = Target { cage: CageId::new(), pty: PtyId::new(), uid: 0 };
+    let cage = Target { session: SessionId::new(), cage: CageId::new(), pty: PtyId::new(), uid: 0 };
     let asked = json!({ "exec": { "argv": ["cat", own.join("mine")], "tty": null } });
     hostile.note("control read", &verbs::spawn(link, Some(bobs), &cage, own, asked)?)?;
     let told = if link.exit_of(cage.cage)? == Some(0) { "done" } else { "unread" };

@@ -14,6 +14,7 @@ mod worker;
 
 pub(crate) use record::Layer;
 
+use crate::admission::Operator;
 use crate::cage::Cage;
 use crate::files;
 use crate::spawn::Failure;
@@ -25,7 +26,7 @@ use record::Facts;
 use std::io;
 use std::path::Path;
 use wire::supervisor::{LayerAnswer, LayerRequest, LayerState};
-use wire::{CheckpointId, Copied, ErrorCode, SessionId, WireError, WorkspaceMode};
+use wire::{CheckpointId, Copied, ErrorCode, EventBody, SessionId, WireError, WorkspaceMode};
 
 /// The layer that a cage of this plan works in: the session's, made if there is none yet.
 pub(crate) async fn for_cage(
@@ -170,13 +171,18 @@ async fn filled(supervisor: &Supervisor, mut layer: Layer) -> Result<Layer, Wire
 pub(crate) async fn work(
     supervisor: &Supervisor,
     session: SessionId,
-    operator: u32,
+    operator: &Operator,
     request: LayerRequest,
 ) -> Result<LayerAnswer, WireError> {
     let _turn = supervisor.layer_turn(session).await;
     let layer = Layer::find(&supervisor.host.dirs, session).map_err(internal)?;
-    let layer = layer.filter(|layer| operator == 0 || operator == layer.facts.operator);
     let layer = layer.ok_or_else(no_layer)?;
+    if operator.uid != layer.facts.operator {
+        if !operator.is_admin {
+            return Err(no_layer());
+        }
+        record(supervisor, session, operator)?;
+    }
     let made = layer.facts.made.ok_or_else(no_layer)?;
     let (work, checkpoint) = match request {
         LayerRequest::Diff => (Work::Diff, None),
@@ -203,6 +209,27 @@ pub(crate) async fn work(
         Report::Changes(changes) => Ok(LayerAnswer::Changes(changes)),
         Report::Applied { done, left } => Ok(LayerAnswer::Applied { done, left }),
         Report::Failed(error) => Err(error),
+    }
+}
+
+/// An act of an admin on what is another's is never without a trace: an event of the session's newest
+/// cage.
+fn record(
+    supervisor: &Supervisor,
+    session: SessionId,
+    operator: &Operator,
+) -> Result<(), WireError> {
+    let uid = operator.uid;
+    tracing::info!(uid, %session, "an admin acts on a layer");
+    let cages = supervisor.cages();
+    let cage = cages.iter().rev().find(|cage| cage.record().session == session);
+    let told = cage.map(|cage| cage.tell(&EventBody::CageAdmin { uid, verb: "layer".to_owned() }));
+    match told {
+        Some(Ok(())) => Ok(()),
+        Some(Err(_)) | None => Err(WireError::new(
+            ErrorCode::StorageUnavailable,
+            "an admin's act could not be recorded, so it is not done",
+        )),
     }
 }
 

@@ -5,7 +5,7 @@
 use caps::{CapSet, Capability, CapsHashSet};
 
 /// A row for each, with the first thing that fails without it.
-pub(crate) const NEEDED: [(Capability, &str); 8] = [
+pub(crate) const NEEDED: [(Capability, &str); 9] = [
     (Capability::CAP_CHOWN, "a cage's folder and sessiond's database are given to their uids"),
     (Capability::CAP_SETUID, "brokers and sessiond become who they are"),
     (Capability::CAP_SETGID, "and lose every group of ours"),
@@ -14,6 +14,10 @@ pub(crate) const NEEDED: [(Capability, &str); 8] = [
     (
         Capability::CAP_DAC_OVERRIDE,
         "what a broker left in its own closed folder is read and removed",
+    ),
+    (
+        Capability::CAP_FOWNER,
+        "in an overlay a cage changes modes and times with the rights of who mounted it",
     ),
     (Capability::CAP_SYS_PTRACE, "a cage's namespaces are looked at from outside before go"),
     (Capability::CAP_KILL, "processes of other uids are ended where no cgroup does it"),

@@ -146,7 +146,7 @@ pub(crate) async fn layer(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
     let SupervisorRequest::Layer { session } = call.request else { return Err(mixed_up()) };
     let request: LayerRequest = read_json(call.take_fd()?)?;
     let operator = call.operator.ok_or_else(mixed_up)?;
-    let answer = layers::work(&supervisor, session, operator.uid, request).await?;
+    let answer = layers::work(&supervisor, session, &operator, request).await?;
     Ok((Value::Null, vec![write_json(&answer)?]))
 }
 

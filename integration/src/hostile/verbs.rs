@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use wire::{CageId, PtyId, RunId, SessionId};
+use wire::{CageId, CheckpointId, PtyId, RunId, SessionId};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
+    pub(super) session: SessionId,
     pub(super) cage: CageId,
     pub(super) pty: PtyId,
     pub(super) uid: u32,
@@ -36,6 +37,11 @@ const fn of_cage(name: &'static str) -> Verb {
 pub(super) const VERBS: &[Verb] = &[
     Verb { name: "admit", kind: Kind::Host },
     Verb { name: "shutdown", kind: Kind::Host },
+    Verb { name: "layer", kind: Kind::Host },
+    of_cage("checkpoint"),
+    of_cage("stats"),
+    of_cage("limits"),
+    of_cage("set_limits"),
     of_cage("exec"),
     of_cage("attach"),
     of_cage("input"),
@@ -63,10 +69,13 @@ pub(super) fn body(verb: &str, target: &Target) -> Value {
     let base = match verb {
         "admit" => json!({}),
         "shutdown" => json!({ "cages": "kill" }),
+        "layer" => json!({ "session": target.session }),
         _of_a_cage => json!({ "cage": target.cage }),
     };
     let more = match verb {
         "exec" => json!({ "pty": PtyId::new() }),
+        "checkpoint" => json!({ "checkpoint": CheckpointId::new() }),
+        "set_limits" => json!({ "set": { "walltime": "none" } }),
         "attach" => json!({ "pty": target.pty, "options": {} }),
         "input" => json!({ "pty": target.pty }),
         "resize" => json!({ "pty": target.pty, "size": { "cols": 90, "rows": 30 } }),
@@ -86,6 +95,7 @@ pub(super) fn gifts(verb: &str) -> anyhow::Result<Vec<OwnedFd>> {
             let (ours, _theirs) = UnixStream::pair()?;
             vec![ours.into(), memfd::sealed("read", b"")?]
         }
+        "layer" => vec![memfd::sealed("layer", json!({ "do": "diff" }).to_string().as_bytes())?],
         "input" => vec![memfd::sealed("input", b"exit\n")?],
         _none => Vec::new(),
     })
@@ -128,7 +138,7 @@ pub(super) fn spawn(
 
 pub(super) fn spec(target: &Target, workspace: &Path) -> Value {
     json!({
-        "session": SessionId::new(), "run": RunId::new(), "cage": target.cage, "pty": target.pty,
+        "session": target.session, "run": RunId::new(), "cage": target.cage, "pty": target.pty,
         "name": "hostile", "policy": { "name": "shell" }, "workspace": workspace,
         "exec": { "argv": ["sleep", "1000"], "tty": { "cols": 80, "rows": 24 } },
     })

@@ -38,7 +38,7 @@ fn taken_over(sandbox: &Sandbox) -> anyhow::Result<()> {
 
     let program = copy_of_this_program(sandbox)?;
     let bin = sandbox.root().join("bin");
-    for name in ["mews", "mews-supervisor", "mews-ptybroker", "mews-cage-init"] {
+    for name in ["mews", "mews-supervisor", "mews-ptybroker", "mews-layer", "mews-cage-init"] {
         std::fs::copy(testkit::programs::folder()?.join(name), bin.join(name))?;
     }
     std::fs::copy(&program, bin.join("mews-sessiond"))?;

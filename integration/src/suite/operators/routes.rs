@@ -9,7 +9,7 @@ use std::path::Path;
 use testkit::process::{self, LIMIT};
 use testkit::{Finished, Sandbox};
 
-/// `{s}`, `{r}`, `{g}`, `{t}`, `{p}`: the owner's session, run, cage, terminal, project. What ends
+/// `{s}`, `{r}`, `{g}`, `{t}`, `{c}`, `{p}`: the owner's session, run, cage, terminal, checkpoint, project. What ends
 /// things stands last.
 const OBJECTS: &[(&str, &str, &str)] = &[
     ("GET", "/sessions/{s}", ""),
@@ -18,6 +18,17 @@ const OBJECTS: &[(&str, &str, &str)] = &[
     ("GET", "/sessions/{s}/cages", ""),
     ("GET", "/sessions/{s}/cages/{g}", ""),
     ("GET", "/sessions/{s}/cages/{g}/plan", ""),
+    ("GET", "/sessions/{s}/cages/{g}/stats", ""),
+    ("GET", "/sessions/{s}/cages/{g}/limits", ""),
+    ("PATCH", "/sessions/{s}/cages/{g}/limits", r#"{"walltime":"1h"}"#),
+    ("GET", "/sessions/{s}/checkpoints", ""),
+    ("GET", "/sessions/{s}/checkpoints/{c}", ""),
+    ("GET", "/sessions/{s}/checkpoints/{c}/diff", ""),
+    ("GET", "/sessions/{s}/diff", ""),
+    ("POST", "/sessions/{s}/apply", "{}"),
+    ("POST", "/sessions/{s}/discard", "{}"),
+    ("POST", "/sessions/{s}/checkpoints", r#"{"resume":true}"#),
+    ("POST", "/sessions/{s}/checkpoints/{c}/rollback", "{}"),
     ("GET", "/sessions/{s}/ptys", ""),
     ("GET", "/sessions/{s}/events", ""),
     ("GET", "/ptys/{t}", ""),
@@ -52,7 +63,7 @@ const OWN: [(&str, &str, &str); 2] = [
 ];
 
 struct Objects {
-    places: [(&'static str, String); 5],
+    places: [(&'static str, String); 6],
 }
 
 impl Objects {
@@ -121,7 +132,9 @@ fn routes_of_source() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for line in TABLE.lines().filter(|line| line.trim_start().starts_with(".route(")) {
         let Some(path) = line.split('"').nth(1) else { continue };
-        for (call, method) in [("get(", "GET"), ("post(", "POST"), ("delete(", "DELETE")] {
+        for (call, method) in
+            [("get(", "GET"), ("post(", "POST"), ("patch(", "PATCH"), ("delete(", "DELETE")]
+        {
             if line.contains(call) {
                 found.push((method.to_owned(), rename(path)));
             }
@@ -133,7 +146,9 @@ fn routes_of_source() -> Vec<(String, String)> {
 fn start(ann: &Person, ask: &Asker<'_>) -> anyhow::Result<Objects> {
     ann.mews(&["end", "the-name"])?;
     ann.mews(&["rm", "the-name"])?;
-    let started = ann.start("the-name")?;
+    let words = ["run", "--overlay", "-d", "--name", "the-name", "--", "sleep", "1000"];
+    let started = ann.json(&words)?;
+    let taken = ann.json(&["checkpoint", "the-name", "--resume"])?;
     let session = text(&started, "/session")?;
     let (_status, view) = ask.ask(ann, "GET", &format!("/sessions/{session}"), "")?;
     let id = |at| text(&started, at);
@@ -143,6 +158,7 @@ fn start(ann: &Person, ask: &Asker<'_>) -> anyhow::Result<Objects> {
             ("{g}", id("/cage")?),
             ("{t}", id("/pty")?),
             ("{p}", text(&view, "/project")?),
+            ("{c}", text(&taken, "/id")?),
             ("{s}", session),
         ],
     })
