@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a program whose output is its report")]
 
+mod audit;
 mod bench;
+mod nemesis;
 mod runner;
 mod suite;
 mod talk;
@@ -16,6 +18,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|arg| arg == "bench") {
         return bench::main(args.get(1..).unwrap_or_default());
+    }
+    if args.first().is_some_and(|arg| arg == "nemesis") {
+        return nemesis::main(args.get(1..).unwrap_or_default());
     }
     let tests = suite::all();
     if args.iter().any(|arg| arg == "--list") {

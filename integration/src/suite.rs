@@ -7,6 +7,7 @@ mod errors;
 mod escape;
 mod exec;
 mod exit;
+pub(crate) mod faults;
 mod restart;
 mod suspend;
 mod terminal;
@@ -27,6 +28,7 @@ pub(crate) fn all() -> Vec<Test> {
         restart::tests(),
         suspend::tests(),
         checkpoint::tests(),
+        faults::tests(),
         agent::tests(),
         escape::tests(),
     ]
