@@ -26,12 +26,13 @@ impl State {
     }
 }
 
-/// Prints numbered lines, floods when told, echoes a typed word once, ends when told.
+/// Prints numbered lines, floods when told, echoes a typed word once, ends when told. On a loaded
+/// machine `read` may time out in the middle of a word: what it had is kept.
 const TERMINAL: &str = "stty -echo; n=0; while [ ! -e stop-$0 ]; do
     n=$((n+1)); echo line $n
     if [ -e flood-$0 ]; then rm flood-$0; t=$((n+20000)); while [ $n -lt $t ]; do
       n=$((n+1)); echo line $n; done; fi
-    if read -t 0.02 x; then echo got $x; fi
+    if read -t 0.02 x; then echo got $p$x; p=; else p=$p$x; fi
   done; exit $1";
 const PIPES: &str = "n=0; while [ ! -e stop-$0 ]; do
     n=$((n+1)); echo line $n
