@@ -9,12 +9,16 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
-use wire::api::{BASE, ErrorBody, Ready, Resolved, SessionView, UPGRADE};
+use wire::api::{BASE, ErrorBody, Ready, Resolved, SessionState, SessionView, UPGRADE};
 use wire::dirs::Dirs;
+use wire::supervisor::Phase;
 use wire::{AttachOptions, CageId, ErrorCode, Exit, PtyId, SessionId, WireError};
 
 /// How often a request that changes nothing twice is sent again when a daemon dies under it.
 const TRIES: u32 = 5;
+/// A started supervisor has 20 s to be found by sessiond, as it has for its start.
+const BACK_TURN: std::time::Duration = std::time::Duration::from_millis(20);
+const BACK_TURNS: u32 = 1000;
 /// In the details of "nothing has run yet".
 const NOTHING_RAN: &str = "nothing_ran";
 
@@ -144,7 +148,18 @@ impl Api {
 
     pub(crate) async fn resume(&self, session: SessionId) -> Result<SessionView, Failure> {
         let path = format!("/sessions/{session}/resume");
-        self.post(&path, &serde_json::json!({}), Repeat::Never).await
+        match self.post(&path, &serde_json::json!({}), Repeat::Never).await {
+            // It may have been done: a session that runs goes on.
+            Err(failure) if failure.is_lost() => {
+                let view: SessionView = self.get(&format!("/sessions/{session}")).await?;
+                let stands = view.cages.iter().any(|cage| cage.phase == Phase::Suspended);
+                if view.state == SessionState::Running && !stands {
+                    return Ok(view);
+                }
+                self.post(&path, &serde_json::json!({}), Repeat::Never).await
+            }
+            other => other,
+        }
     }
 
     /// The exit of a terminal's command, once it is known; `None` when the time is over.
@@ -305,8 +320,8 @@ impl Api {
 
     /// sessiond finds the new supervisor by itself; this waits until it says so.
     async fn supervisor_is_back(&self) -> Result<(), Failure> {
-        let mut turn = tokio::time::interval(std::time::Duration::from_millis(20));
-        for number in 1..=250 {
+        let mut turn = tokio::time::interval(BACK_TURN);
+        for number in 1..=BACK_TURNS {
             turn.tick().await;
             if self.readiness().await.is_ok_and(|ready| ready.supervisor) {
                 return Ok(());

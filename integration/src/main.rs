@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a program whose output is its report")]
 
+mod audit;
 mod bench;
 mod hostile;
+mod nemesis;
 mod runner;
 mod suite;
 mod talk;
@@ -20,6 +22,7 @@ fn main() -> ExitCode {
     }
     match args.first().map(String::as_str) {
         Some("ask") => return ask(args.get(1..).unwrap_or_default()),
+        Some("nemesis") => return nemesis::main(args.get(1..).unwrap_or_default()),
         Some("hold") => return hostile::hold(args.get(1).map_or("", String::as_str)),
         Some("hostile") => return hostile::run(),
         Some("--listen-fd") => return hostile::as_sessiond(),

@@ -8,6 +8,7 @@ mod errors;
 mod escape;
 mod exec;
 mod exit;
+pub(crate) mod faults;
 mod hostile;
 mod limits;
 mod operators;
@@ -37,6 +38,7 @@ pub(crate) fn all() -> Vec<Test> {
         suspend::tests(),
         checkpoint::tests(),
         limits::tests(),
+        faults::tests(),
         agent::tests(),
         escape::tests(),
     ]

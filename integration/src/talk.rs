@@ -156,3 +156,16 @@ pub(crate) fn daemon_pids(sandbox: &Sandbox) -> anyhow::Result<(i32, i32)> {
     let pid = |pointer| number(&status, pointer).and_then(|pid| Ok(i32::try_from(pid)?));
     Ok((pid("/versions/pid")?, pid("/versions/supervisor_pid")?))
 }
+
+/// The end of a client that was started with pipes.
+pub(crate) fn finish(mut child: std::process::Child) -> anyhow::Result<Finished> {
+    let status = process::wait(&mut child, LIMIT)?;
+    let mut finished = Finished { code: process::code_of(status), ..Finished::default() };
+    if let Some(mut out) = child.stdout.take() {
+        std::io::Read::read_to_end(&mut out, &mut finished.stdout)?;
+    }
+    if let Some(mut err) = child.stderr.take() {
+        std::io::Read::read_to_end(&mut err, &mut finished.stderr)?;
+    }
+    Ok(finished)
+}

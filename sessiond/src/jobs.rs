@@ -11,7 +11,7 @@ use crate::ledger::{self, Told};
 use crate::session::state::{self, Room};
 use crate::store::requests::{self, RequestKey};
 use crate::store::sessions::{self, SessionRow};
-use crate::store::{Result, cages, ptys, runs};
+use crate::store::{Result, cages, events, ptys, runs};
 use crate::supervisor_link::{Connection, RequestError, unavailable};
 use link::failpoint;
 use rusqlite::Connection as Database;
@@ -20,7 +20,7 @@ use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::api::{JobRequest, PtyView, RunKind, RunState, RunView, Started};
+use wire::api::{ExecRequest, JobRequest, PtyView, RunKind, RunState, RunView, Started};
 use wire::supervisor::{Phase, Spawned, SupervisorRequest};
 use wire::{
     ARGV_BYTES_MAX, CageId, ENV_BYTES_MAX, ErrorCode, ExecSpec, PolicySource, PtyId, RunId,
@@ -272,11 +272,11 @@ pub async fn exec(
     app: Arc<App>,
     caller: Caller,
     place: (SessionId, CageId),
-    exec: ExecSpec,
+    request: ExecRequest,
 ) -> Result<Started, WireError> {
-    check(&exec)?;
+    check(&request.exec)?;
     let link = app.link.current()?;
-    in_background(exec_on(app, caller, link, place, exec)).await
+    in_background(exec_on(app, caller, link, place, request)).await
 }
 
 async fn exec_on(
@@ -284,19 +284,39 @@ async fn exec_on(
     caller: Caller,
     link: Connection,
     place: (SessionId, CageId),
-    exec: ExecSpec,
+    request: ExecRequest,
 ) -> Result<Started, WireError> {
+    let ExecRequest { exec, client_request_id } = request;
+    let can_repeat = client_request_id.is_some();
     let (operator, pty) = (caller.operator, PtyId::new());
     let argv: Vec<String> = exec.argv.iter().map(wire::Arg::lossy).collect();
     let size = exec.tty;
     let begun = app.store.write(move |db| {
         let (session, id) = place;
-        let cage = living_cage(db, operator, place)?;
+        let key = client_request_id.map(|key| RequestKey {
+            uid: operator.uid,
+            scope: format!("exec:{id}"),
+            key,
+        });
+        let now = now_ms();
+        if let Some(key) = &key
+            && let Some(earlier) = requests::made::<Made>(db, key, now)?
+        {
+            return Ok((earlier, false));
+        }
+        let run = living_cage(db, operator, place)?;
+        let made = Made { session, run, cage: id, pty };
+        if let Some(key) = &key {
+            requests::remember(db, key, &made, now)?;
+        }
         ptys::insert(db, &new_pty(session, id, pty, (argv, size, false)))?;
-        sessions::touch(db, session, now_ms())?;
-        Ok(Made { session, run: cage, cage: id, pty })
+        sessions::touch(db, session, now)?;
+        Ok((made, true))
     });
-    let made = begun.await.map_err(WireError::from)?;
+    let (made, is_new) = begun.await.map_err(WireError::from)?;
+    if !is_new {
+        return exec_decided(&app, made).await;
+    }
     failpoint::reach("exec.rows");
     let fds = vec![caller.authority()?, memfd("exec", &exec).map_err(WireError::from)?];
     let request = SupervisorRequest::Exec { cage: made.cage, pty };
@@ -305,7 +325,11 @@ async fn exec_on(
     match answer {
         Ok(_done) => app.store.read(move |db| started(db, made)).await.map_err(WireError::from),
         Err(error) => {
-            // What may have started stays in the rows: its events or the snapshot tell its end.
+            // What may have started stays in the rows: its events or the snapshot tell its end. As
+            // for a run, a client that can ask again is told at once.
+            if matches!(error, RequestError::Lost) && can_repeat {
+                return Err(unavailable());
+            }
             if !matches!(error, RequestError::Lost) {
                 let removed = app.store.write(move |db| ptys::delete(db, pty)).await;
                 removed.map_err(WireError::from)?;
@@ -313,6 +337,21 @@ async fn exec_on(
             Err(error.into())
         }
     }
+}
+
+/// Waits until an exec has begun, or is known never to begin.
+async fn exec_decided(app: &App, made: Made) -> Result<Started, WireError> {
+    let outcome = app.within(DECIDED, move |db| {
+        let Some(row) = ptys::get(db, made.pty)? else { return Ok(Some(Err(never_started()))) };
+        let begun = row.started_at_ms.is_some()
+            || events::names_pty(db, made.session, "pty.allocated", made.pty)?;
+        match row.exit {
+            _ if begun => started(db, made).map(|started| Some(Ok(started))),
+            Some(_never) => Ok(Some(Err(never_started()))),
+            None => Ok(None),
+        }
+    });
+    outcome.await?.unwrap_or_else(|| Err(unavailable()))
 }
 
 /// The run of a cage in which something can be started.

@@ -12,7 +12,7 @@ use serde_json::json;
 use std::collections::HashSet;
 use wire::api::{CageView, RunState};
 use wire::supervisor::{CageState, Phase};
-use wire::{CageId, Cause, Source};
+use wire::{CageId, Cause, PtyId, Source};
 
 /// What is to be done after the rows are right.
 #[derive(Debug, Default, PartialEq)]
@@ -68,6 +68,7 @@ fn known(db: &Connection, cage: &CageView, state: CageState, todo: &mut Todo) ->
     match state.phase {
         Phase::Starting => {}
         Phase::Running | Phase::Suspended | Phase::Ending => {
+            never_begun(db, cage, &state)?;
             cages::set_started(db, cage.id, state.pid, state.started_at_ms)?;
             ledger::run_started(db, cage.run, state.started_at_ms)?;
             match (cage.phase, state.phase) {
@@ -81,6 +82,19 @@ fn known(db: &Connection, cage: &CageView, state: CageState, todo: &mut Todo) ->
         }
         Phase::Gone if is_behind(db, &state)? => todo.unsettled.push(state),
         Phase::Gone => gone(db, &state)?,
+    }
+    Ok(())
+}
+
+/// Execs whose request died on its way: the broker has never heard of them.
+fn never_begun(db: &Connection, cage: &CageView, state: &CageState) -> Result<()> {
+    let listed: Vec<PtyId> = state.ptys.iter().map(|pty| pty.pty).collect();
+    for pty in ptys::unheard_of(db, cage.id, &listed)? {
+        let now = now_ms();
+        ptys::set_closed(db, pty, &ledger::lost(Cause::DaemonCrash), None, now)?;
+        let data = json!({ "pty": pty, "cage": cage.id });
+        let told = Told { kind: "exec.lost", data, at_ms: now };
+        ledger::note(db, cage.session, Some(cage.run), told)?;
     }
     Ok(())
 }

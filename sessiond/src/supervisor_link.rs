@@ -79,9 +79,21 @@ impl From<RequestError> for WireError {
     fn from(error: RequestError) -> Self {
         match error {
             RequestError::Refused(error) => error,
-            RequestError::NotSent | RequestError::Lost => unavailable(),
+            RequestError::NotSent => unavailable(),
+            RequestError::Lost => lost(),
         }
     }
+}
+
+/// Unlike [`unavailable`] this is not said before anything is done: what must not be done twice must
+/// not be asked again.
+fn lost() -> WireError {
+    WireError::new(
+        ErrorCode::SupervisorUnavailable,
+        "The supervisor died under this request; whether it was done is not known. Look at it with \
+         `mews inspect`, then ask again.",
+    )
+    .with(serde_json::json!({ "lost": true }))
 }
 
 #[must_use]

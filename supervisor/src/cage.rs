@@ -183,7 +183,15 @@ impl Cage {
     }
 
     pub(crate) fn has_told(&self, kind: &str) -> bool {
-        self.journal.borrow().holds(kind)
+        self.journal.borrow().newest_of(kind).is_some()
+    }
+
+    /// Since when it stands still by what was told; none: the last word is that it goes on.
+    pub(crate) fn told_suspended_at_ms(&self) -> Option<i64> {
+        let journal = self.journal.borrow();
+        let (suspended, at_ms) = journal.newest_of("cage.suspended")?;
+        let resumed = journal.newest_of("cage.resumed").map_or(0, |(seq, _at_ms)| seq);
+        (suspended > resumed).then_some(at_ms)
     }
 
     /// What the link's reader does with an event of this cage's broker.

@@ -1,11 +1,16 @@
 //! Kill and end: from a request to nothing left.
+//!
+//! The order is recorded first: a supervisor that dies on the way is followed by one that carries it
+//! out (`reconcile.rs`).
 
 use crate::cage::phase::Moment;
+use crate::cage::record::Doomed;
 use crate::cage::{Cage, driver};
 use crate::launch;
 use crate::supervisor::Supervisor;
 use crate::suspend;
 use link::failpoint;
+use std::rc::Rc;
 use std::time::Duration;
 use wire::broker::BrokerRequest;
 use wire::supervisor::Phase;
@@ -21,11 +26,16 @@ const KILL_DEADLINE: Duration = Duration::from_secs(30);
 const LAST_BYTES: Duration = Duration::from_secs(2);
 
 /// SIGKILL until nothing is left.
-pub(crate) async fn kill(cage: &Cage, cause: Cause) -> Result<(), WireError> {
+pub(crate) async fn kill(
+    supervisor: &Supervisor,
+    cage: &Cage,
+    cause: Cause,
+) -> Result<(), WireError> {
     if cage.phase() == Phase::Gone {
         return Ok(());
     }
     failpoint::reach("kill.asked");
+    doom(supervisor, cage, Doomed { cause, gently: false });
     announce(cage, cause).await;
     failpoint::reach("kill.announced");
     finish(cage).await
@@ -41,6 +51,7 @@ pub(crate) async fn end(
         return Ok(());
     }
     failpoint::reach("end.asked");
+    doom(supervisor, cage, Doomed { cause, gently: true });
     announce(cage, cause).await;
     failpoint::reach("end.announced");
     if let Err(error) = suspend::resume(supervisor, cage).await {
@@ -60,7 +71,7 @@ pub(crate) async fn end(
 pub(crate) async fn kill_all(supervisor: &Supervisor) -> Result<(), WireError> {
     supervisor.refuse_spawns(true);
     for cage in supervisor.living() {
-        let killed = kill(&cage, Cause::Cancelled).await;
+        let killed = kill(supervisor, &cage, Cause::Cancelled).await;
         killed.inspect_err(|_stuck| supervisor.refuse_spawns(false))?;
     }
     Ok(())
@@ -82,6 +93,30 @@ pub(crate) async fn end_brokers(supervisor: &Supervisor) {
         }
         supervisor.remove_run_files(cage.id);
     }
+}
+
+/// Carries out what an earlier supervisor was told.
+pub(crate) async fn carry_out(supervisor: Rc<Supervisor>, cage: Rc<Cage>, order: Doomed) {
+    let done = if order.gently {
+        end(&supervisor, &cage, order.cause).await
+    } else {
+        kill(&supervisor, &cage, order.cause).await
+    };
+    if let Err(error) = done {
+        tracing::error!(cage = %cage.id, %error, "a cage that is to end does not");
+    }
+}
+
+/// A kill is done also where the disk is full: then only a death in the middle of it is not made up for.
+fn doom(supervisor: &Supervisor, cage: &Cage, order: Doomed) {
+    cage.update(|record| {
+        // One that is to be killed at once is not waited for any more.
+        if record.doomed.is_none_or(|earlier| earlier.gently && !order.gently) {
+            let cause = record.doomed.map_or(order.cause, |earlier| earlier.cause);
+            record.doomed = Some(Doomed { cause, ..order });
+        }
+    });
+    supervisor.save(cage);
 }
 
 /// Whoever kills says why first, so that the exit names it.

@@ -4,6 +4,7 @@
 //! files and hard links of other people's files into its folder. So: descriptor-relative, never
 //! following a link, never blocking, regular files of the cage's own uid only, size-capped.
 
+use link::failpoint;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use std::fs::File;
@@ -18,6 +19,9 @@ pub(crate) const RECORD_BYTES_MAX: u64 = 64 << 10;
 pub(crate) const EVENTS_BYTES_MAX: u64 = 64 << 20;
 /// Largest recording or scrollback that is handed out.
 pub(crate) const STORE_BYTES_MAX: u64 = 1 << 30;
+
+/// The ending of a file's name until it is whole.
+const UNFINISHED: &str = "new";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
@@ -89,10 +93,26 @@ pub(crate) fn read_hostile(
 /// Whole or not at all, for readers of the name. No fsync: what these files promise to survive is
 /// the death of a daemon, not of the machine.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut file = File::create(&temporary)?;
-    file.write_all(bytes)?;
-    std::fs::rename(&temporary, path)
+    let temporary = path.with_extension(UNFINISHED);
+    let written = File::create(&temporary).and_then(|mut file| file.write_all(bytes));
+    failpoint::reach("record.written");
+    if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, path)) {
+        // The disk is full: half a file would only take more of it.
+        let _absent = std::fs::remove_file(&temporary);
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// Removes what a death in the middle of [`write_whole`] left in a folder of ours.
+pub(crate) fn remove_unfinished(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == UNFINISHED) {
+            remove_any(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// A new file that we alone read.

@@ -94,7 +94,7 @@ fn end_orphan(record: &Record) {
 
 async fn clear(supervisor: &Supervisor) {
     for cage in supervisor.cages() {
-        if let Err(error) = ending::kill(&cage, Cause::Cancelled).await {
+        if let Err(error) = ending::kill(supervisor, &cage, Cause::Cancelled).await {
             tracing::error!(cage = %cage.id, %error, "a cage does not end");
         }
         if let Err(error) = supervisor.forget(&cage) {

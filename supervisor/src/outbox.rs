@@ -4,7 +4,7 @@
 //! the broker's file behind it. What was sent over which link is the link's own affair
 //! (`upstream.rs`): after a reconnect everything that is not acknowledged goes again, in order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,6 +18,8 @@ pub(crate) struct Journal {
     file: File,
     newest: u64,
     pending: VecDeque<Event>,
+    /// By type: number and time of the newest that was ever written.
+    told: BTreeMap<String, (u64, i64)>,
 }
 
 impl Journal {
@@ -36,7 +38,8 @@ impl Journal {
             file.set_len(whole)?;
         }
         let newest = events.last().map_or(0, |event| event.seq);
-        Ok(Self { cage, file, newest, pending: events.into() })
+        let told = events.iter().map(|e| (e.kind.clone(), (e.seq, e.at_ms))).collect();
+        Ok(Self { cage, file, newest, pending: events.into(), told })
     }
 
     /// # Errors
@@ -45,6 +48,7 @@ impl Journal {
         let event = Event::new(self.cage, Source::Supervisor, self.newest + 1, at_ms, body);
         self.file.write_all(&line(&event))?;
         self.newest = event.seq;
+        self.told.insert(event.kind.clone(), (event.seq, event.at_ms));
         self.pending.push_back(event);
         Ok(())
     }
@@ -69,9 +73,9 @@ impl Journal {
         last.is_some_and(|event| event.data == wanted.data)
     }
 
-    /// Whether an event of this type was written and is not acknowledged.
-    pub(crate) fn holds(&self, kind: &str) -> bool {
-        self.pending.iter().any(|event| event.kind == kind)
+    /// Number and time of the newest event of this type, acknowledged or not.
+    pub(crate) fn newest_of(&self, kind: &str) -> Option<(u64, i64)> {
+        self.told.get(kind).copied()
     }
 }
 
@@ -204,11 +208,13 @@ mod tests {
         assert_eq!(seqs(&Journal::open(&path, cage).unwrap().after(0)), [1, 2, 3]);
         journal.acknowledge(2);
         assert_eq!(seqs(&journal.after(0)), [3]);
-        assert!(journal.holds("cage.adopted") && !journal.holds("cage.gone"));
         journal.append(4, &EventBody::CageResumed { suspended_ms: 1 }).unwrap();
         journal.append(5, &EventBody::CageResumed { suspended_ms: 2 }).unwrap();
         assert!(journal.holds_last(&EventBody::CageResumed { suspended_ms: 2 }));
         assert!(!journal.holds_last(&EventBody::CageResumed { suspended_ms: 1 }));
+        assert_eq!(journal.newest_of("cage.adopted"), Some((3, 3)));
+        assert_eq!(journal.newest_of("cage.gone"), Some((2, 2)));
+        assert_eq!(journal.newest_of("cage.exited"), None);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! | --- | --- | --- |
 //! | gone | a group of its name is there | remove that, then the same as: |
 //! | gone | – | keep its files for lists and logs until it is forgotten |
-//! | went | its broker lives | adopt it |
+//! | went | its broker lives | adopt it, and carry out what it was told to do |
+//! | went | its broker never had a command | nothing ran: as below |
 //! | went | its broker is dead | kill what is left, write the exit that nobody wrote |
 //! | not went | – | nothing ran: kill what is left, say that it failed |
 //!
@@ -16,6 +17,7 @@ use crate::broker_link::BrokerLink;
 use crate::cage::phase::Moment;
 use crate::cage::record::Record;
 use crate::cage::{Cage, driver};
+use crate::ending;
 use crate::files;
 use crate::launch;
 use crate::layers;
@@ -65,6 +67,7 @@ fn fate(record: &Record, broker_lives: bool, group_found: bool) -> Fate {
 /// The folder of records cannot be read.
 pub(crate) async fn run(supervisor: &Rc<Supervisor>) -> io::Result<()> {
     layers::take_over(supervisor).await?;
+    files::remove_unfinished(&supervisor.host.dirs.sup_state())?;
     let records = Record::load_all(&supervisor.host.dirs.sup_state())?;
     let mut cgroups = cgroup::scan(&supervisor.layout);
     for record in records {
@@ -98,11 +101,12 @@ async fn take_over(
             driver::remove_groups(&cage);
             keep(supervisor, &cage).await;
         }
-        Fate::Adopt => {
-            if !adopt(supervisor, &cage).await {
-                bury(supervisor, &cage).await;
-            }
-        }
+        Fate::Adopt => match adopt(supervisor, &cage).await {
+            Adopted::Yes => {}
+            Adopted::Idle => discard(supervisor, &cage).await,
+            Adopted::Deaf => bury(supervisor, &cage).await,
+        },
+        Fate::Bury if never_began(&cage) => discard(supervisor, &cage).await,
         Fate::Bury => bury(supervisor, &cage).await,
         Fate::Discard => discard(supervisor, &cage).await,
     }
@@ -164,18 +168,44 @@ async fn keep(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
     });
 }
 
-/// False: its broker does not answer.
-async fn adopt(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) -> bool {
-    let Some(notices) = connect(supervisor, cage).await else { return false };
+/// Told to go, and dead before it had a command: the broker writes that down before it starts one.
+fn never_began(cage: &Cage) -> bool {
+    !cage.has_told("cage.started")
+        && !cage.broker_events().iter().any(|event| event.kind == "pty.allocated")
+}
+
+/// How a broker takes a new supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Adopted {
+    Yes,
+    /// It was told to go, and then nobody was left to give it its first command.
+    Idle,
+    /// It does not answer.
+    Deaf,
+}
+
+async fn adopt(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) -> Adopted {
+    let Some(notices) = connect(supervisor, cage).await else { return Adopted::Deaf };
+    let state = ask_state(cage).await;
+    if state.as_ref().is_some_and(|state| state.ptys.is_empty() && state.exit.is_none()) {
+        return Adopted::Idle;
+    }
     failpoint::reach("adopt.connected");
+    if !cage.has_told("cage.started") {
+        let pid = cage.record().init.map_or(0, |process| process.pid);
+        cage.tell_end(&EventBody::CageStarted { pid });
+    }
     cage.tell_end(&EventBody::CageAdopted {});
     failpoint::reach("adopt.told");
-    let state = ask_state(cage).await;
     take_over_stillness(supervisor, cage, state.as_ref()).await;
     limits::take_over(supervisor, cage).await;
     let driver = driver::run_adopted(Rc::clone(supervisor), Rc::clone(cage), notices, state);
     tokio::task::spawn_local(driver);
-    true
+    if let Some(order) = cage.record().doomed {
+        let carried_out = ending::carry_out(Rc::clone(supervisor), Rc::clone(cage), order);
+        tokio::task::spawn_local(carried_out);
+    }
+    Adopted::Yes
 }
 
 /// A suspension that was complete stays; one that was only begun, or half undone, is undone.
@@ -184,7 +214,7 @@ async fn take_over_stillness(
     cage: &Rc<Cage>,
     state: Option<&BrokerState>,
 ) {
-    let Some(suspended) = cage.record().suspended else { return };
+    let Some(suspended) = cage.record().suspended else { return suspend::tell_resumed(cage) };
     let stands = suspend::stands_still(cage, state.is_some_and(|state| state.suspended));
     if suspended.suspension.is_some() && stands {
         cage.step(Moment::Suspended);
@@ -279,6 +309,7 @@ mod tests {
             suspended: None,
             limits: None,
             limits_meant: None,
+            doomed: None,
             ptys: Vec::new(),
         };
         for (gone, went, lives, group, want) in [

@@ -178,9 +178,9 @@ pub(crate) async fn set_limits(supervisor: Rc<Supervisor>, call: Call) -> Reply 
     Ok((control::value(&view)?, Vec::new()))
 }
 
-pub(crate) async fn kill(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+pub(crate) async fn kill(supervisor: Rc<Supervisor>, call: Call) -> Reply {
     let SupervisorRequest::Kill { cause, .. } = call.request else { return Err(mixed_up()) };
-    ending::kill(&*call.cage()?, cause).await?;
+    ending::kill(&supervisor, &*call.cage()?, cause).await?;
     Ok((Value::Null, Vec::new()))
 }
 

@@ -139,7 +139,7 @@ fn take_uid(supervisor: &Supervisor, session: SessionId) -> Result<u32, WireErro
     })
 }
 
-/// Record, folders and journal: steps 2 and 3.
+/// Record, folders and journal: steps 2 and 3, or nothing of them.
 fn register(
     supervisor: &Supervisor,
     spec: &SpawnSpec,
@@ -168,33 +168,50 @@ fn register(
         suspended: None,
         limits: None,
         limits_meant: None,
+        doomed: None,
         ptys: Vec::new(),
     };
     record.save(&supervisor.host.dirs.sup_state())?;
     failpoint::reach("spawn.recorded");
-    let path = supervisor.cage_folder(spec.cage);
+    let made = make_files(supervisor, spec, record, plan);
+    if made.is_err() {
+        // There is no cage yet that could own them.
+        let _full = supervisor.remove_files(spec.cage);
+    }
+    made
+}
+
+/// Step 3, the record being there.
+fn make_files(
+    supervisor: &Supervisor,
+    spec: &SpawnSpec,
+    record: Record,
+    plan: &Rc<CagePlan>,
+) -> io::Result<Rc<Cage>> {
+    let (id, uid, gid) = (record.cage, record.uid, plan.user.gid);
+    let path = supervisor.cage_folder(id);
     std::fs::DirBuilder::new().mode(0o700).create(&path)?;
     let folder = files::open_folder(&path)?;
     if let Mode::Root(_) = supervisor.host.mode {
-        chown(&path, Some(Uid::from_raw(identity.uid)), Some(Gid::from_raw(identity.gid)))?;
+        chown(&path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
     }
-    std::fs::DirBuilder::new().mode(0o700).create(supervisor.run_folder(spec.cage))?;
-    std::fs::write(supervisor.plan_path(spec.cage), serde_json::to_vec(&**plan)?)?;
+    std::fs::DirBuilder::new().mode(0o700).create(supervisor.run_folder(id))?;
+    std::fs::write(supervisor.plan_path(id), serde_json::to_vec(&**plan)?)?;
     let passed = plan.passed(&spec.exec.env);
     let exec = ExecSpec { env: passed, ..spec.exec.clone() };
     let kept = SpawnSpec { exec, ..spec.clone() };
-    files::write_private(&supervisor.spec_path(spec.cage), &serde_json::to_vec(&kept)?)?;
-    let journal = Journal::open(&supervisor.journal_path(spec.cage), spec.cage)?;
+    files::write_private(&supervisor.spec_path(id), &serde_json::to_vec(&kept)?)?;
+    let journal = Journal::open(&supervisor.journal_path(id), id)?;
     let dirty = Rc::clone(&supervisor.dirty);
     let cage = Cage::new(record, Phase::Starting, journal, folder, dirty);
     cage.set_plan(Rc::clone(plan));
-    supervisor.add(Rc::clone(&cage));
     failpoint::reach("spawn.folders");
     cage.tell(&EventBody::CagePlanned {
         plan_hash: cage.record().plan_hash,
         policy: plan.policy.clone(),
         workspace: plan.workspace.inside.clone(),
     })?;
+    supervisor.add(Rc::clone(&cage));
     failpoint::reach("spawn.planned");
     Ok(cage)
 }
@@ -240,7 +257,6 @@ async fn build(
         return Err(Failure::new("supervisor", "it was told to end while it was being built"));
     }
     go(supervisor, cage).await?;
-    failpoint::reach("spawn.started");
     drop(tether);
     let driver = driver::run(Rc::clone(supervisor), Rc::clone(cage), notices);
     first_command(cage, spec, exec).await.inspect_err(|_failure| {
@@ -248,6 +264,12 @@ async fn build(
         driver::kill_now(cage);
     })?;
     failpoint::reach("spawn.commanded");
+    // Only now may anybody be told that it runs: a supervisor that finds a cage without a command
+    // takes it for one that never began.
+    cage.step(Moment::Went);
+    let pid = cage.record().init.map_or(0, |process| process.pid);
+    cage.tell_end(&EventBody::CageStarted { pid });
+    failpoint::reach("spawn.started");
     tokio::task::spawn_local(driver);
     Ok(Spawned {
         cage: cage.id,
@@ -288,16 +310,17 @@ fn make_cgroup(supervisor: &Supervisor, cage: &Cage, plan: &CagePlan) -> Result<
 async fn go(supervisor: &Supervisor, cage: &Cage) -> Result<(), Failure> {
     let broker = cage.broker().map_err(|error| Failure::new("broker", error))?;
     cage.update(|record| record.went = true);
-    supervisor.save(cage);
+    supervisor.try_save(cage).map_err(|error| {
+        cage.update(|record| record.went = false);
+        Failure::new("record", format!("it cannot be written: {error}"))
+    })?;
     failpoint::reach("spawn.go_recorded");
     broker
         .call(&BrokerRequest::Go, &[])
         .await
         .map_err(|error| Failure::new("broker", format!("go was not taken: {error}")))?;
     failpoint::reach("spawn.went");
-    cage.step(Moment::Went);
-    let pid = cage.record().init.map_or(0, |process| process.pid);
-    cage.tell(&EventBody::CageStarted { pid }).map_err(|error| Failure::new("events", error))
+    Ok(())
 }
 
 /// Step 12.

@@ -2,6 +2,7 @@
 
 use crate::admission::Admission;
 use crate::cage::Cage;
+use crate::cage::record::Record;
 use crate::files;
 use crate::host::{Host, Mode};
 use crate::programs::Programs;
@@ -164,6 +165,17 @@ impl Supervisor {
         }
     }
 
+    /// All files of one cage.
+    pub(crate) fn remove_files(&self, id: CageId) -> io::Result<()> {
+        self.remove_run_files(id);
+        files::remove_any(&self.cage_folder(id))?;
+        files::remove_any(&self.journal_path(id))?;
+        files::remove_any(&self.plan_path(id))?;
+        failpoint::reach("forget.files");
+        // The record goes last: while it is there, everything else has an owner.
+        files::remove_any(&Record::path(&self.host.dirs.sup_state(), id))
+    }
+
     /// Everything that is kept of an ended cage. Its uid may be used again.
     pub(crate) fn forget(&self, cage: &Cage) -> io::Result<()> {
         if let Some(broker) = cage.handles().broker.as_ref() {
@@ -171,16 +183,7 @@ impl Supervisor {
             let _ended = broker.signal(libc::SIGKILL);
         }
         failpoint::reach("forget.asked");
-        self.remove_run_files(cage.id);
-        files::remove_any(&self.cage_folder(cage.id))?;
-        files::remove_any(&self.journal_path(cage.id))?;
-        files::remove_any(&self.plan_path(cage.id))?;
-        failpoint::reach("forget.files");
-        // The record goes last: while it is there, everything else has an owner.
-        files::remove_any(&crate::cage::record::Record::path(
-            &self.host.dirs.sup_state(),
-            cage.id,
-        ))?;
+        self.remove_files(cage.id)?;
         failpoint::reach("forget.record");
         self.cages.borrow_mut().remove(&cage.id);
         self.claims.borrow_mut().retain(|(id, _verb)| *id != cage.id);
@@ -198,6 +201,7 @@ impl Supervisor {
             && !of_layer
         {
             uids.free(uid);
+            self.userns.borrow_mut().remove(&uid);
         }
     }
 

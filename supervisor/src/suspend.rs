@@ -67,18 +67,25 @@ pub(crate) async fn resume(supervisor: &Supervisor, cage: &Cage) -> Result<(), W
 }
 
 async fn undo(supervisor: &Supervisor, cage: &Cage) -> Result<(), WireError> {
-    let Some(suspended) = cage.record().suspended else { return Ok(()) };
+    if cage.record().suspended.is_none() {
+        return Ok(());
+    }
     failpoint::reach("resume.asked");
     go_on(cage).await?;
     failpoint::reach("resume.thawed");
     remember(supervisor, cage, None)?;
     failpoint::reach("resume.recorded");
     cage.step(Moment::Resumed);
-    if suspended.suspension.is_some() || cage.has_told("cage.suspended") {
-        let suspended_ms = u64::try_from(now_ms() - suspended.at_ms).unwrap_or(0);
+    tell_resumed(cage);
+    Ok(())
+}
+
+/// To those who were told that it stands.
+pub(crate) fn tell_resumed(cage: &Cage) {
+    if let Some(at_ms) = cage.told_suspended_at_ms() {
+        let suspended_ms = u64::try_from(now_ms() - at_ms).unwrap_or(0);
         cage.tell_end(&EventBody::CageResumed { suspended_ms });
     }
-    Ok(())
 }
 
 /// Whether a cage that was suspended stands as it should.

@@ -107,7 +107,9 @@ fn state_and_parent(process: &Path) -> Option<(String, String)> {
     Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
 }
 
-fn cgroups(parent: &str) -> Vec<String> {
+/// Every group below this parent, with the processes in it.
+#[must_use]
+pub fn cgroups(parent: &str) -> Vec<String> {
     let name = parent.trim_start_matches('/');
     let hierarchies = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
     hierarchies

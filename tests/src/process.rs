@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Long enough for a loaded machine of two cores; a test that needs it all has failed.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Finished {
     /// 128 + n for a signal, as a shell says it.
     pub code: i32,

@@ -208,6 +208,12 @@ impl Sandbox {
         self.stop()
     }
 
+    /// Its folder stays, for whoever wants to know what happened.
+    pub fn keep(&mut self) -> PathBuf {
+        self.root.disable_cleanup(true);
+        self.root().to_owned()
+    }
+
     /// What the daemons wrote, for the message of a failed test.
     #[must_use]
     pub fn logs(&self) -> String {

@@ -24,7 +24,7 @@
 //! | GET `sessions/:s/runs`, `sessions/:s/runs/:r` | → `{"runs": [RunView]}`, [`RunView`] |
 //! | POST `sessions/:s/runs/:r/cancel` | → [`RunView`] |
 //! | GET `sessions/:s/cages`, `sessions/:s/cages/:g` | → `{"cages": [CageView]}`, [`CageView`] |
-//! | POST `sessions/:s/cages/:g/exec` | [`crate::ExecSpec`] → 201 [`Started`] |
+//! | POST `sessions/:s/cages/:g/exec` | [`ExecRequest`] → 201 [`Started`] |
 //! | POST `sessions/:s/cages/:g/signal` | [`SignalRequest`] → 204 |
 //! | POST `sessions/:s/cages/:g/suspend`, `…/resume` | → [`CageView`], when it stands still, or goes on |
 //! | GET `sessions/:s/cages/:g/stats` | → [`crate::stats::Stats`] |
@@ -235,6 +235,15 @@ pub struct JobRequest {
     pub policy: PolicySource,
     #[serde(default)]
     pub overrides: Overrides,
+    pub exec: ExecSpec,
+    #[serde(default)]
+    pub client_request_id: Option<String>,
+}
+
+/// One more command in a living cage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecRequest {
+    #[serde(flatten)]
     pub exec: ExecSpec,
     #[serde(default)]
     pub client_request_id: Option<String>,

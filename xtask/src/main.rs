@@ -1,4 +1,4 @@
-//! Chores: `cargo xtask build | run | test | ci | bench`.
+//! Chores: `cargo xtask build | run | test | ci | bench | nemesis`.
 //!
 //! Every chore is a list of plain commands, printed before they run, so that anybody can type them.
 #![expect(
@@ -22,7 +22,9 @@ cargo xtask build [--release]      the programs, and the static pid 1 of cages, 
 cargo xtask run [OPTIONS] [-- CMD] build, then `mews run`: CMD, or a shell, in a cage
 cargo xtask test [SUITE…]          unit, hermetic and integration suites
 cargo xtask ci                     what .ci/run does after it has installed packages
-cargo xtask bench [ROW…]           measured beside bwrap, dtach and tmux; ratios";
+cargo xtask bench [ROW…]           measured beside bwrap, dtach and tmux; ratios
+cargo xtask nemesis [--minutes N] [--seed S]
+                                   everything that can be asked and die, from a seed, against a model";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         "test" => test::test(rest),
         "ci" => ci::ci(),
         "bench" => test::bench(rest),
+        "nemesis" => test::nemesis(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(true)

@@ -34,6 +34,16 @@ pub(crate) fn integration(tally: &mut Tally, suites: &[String]) -> anyhow::Resul
     tally.suite(Command::new(Profile::Dev.folder().join("mews-integration")).args(suites))
 }
 
+/// A seeded run of everything; two minutes, unless told otherwise.
+///
+/// # Errors
+/// Something could not be built or started.
+pub(crate) fn nemesis(args: &[String]) -> anyhow::Result<bool> {
+    build(Profile::Dev, Scope::Workspace)?;
+    let program = Profile::Dev.folder().join("mews-integration");
+    crate::steps::succeeds(Command::new(program).arg("nemesis").args(args))
+}
+
 /// What is shipped, measured beside its peers.
 ///
 /// # Errors

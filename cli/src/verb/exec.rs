@@ -12,7 +12,7 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::sync::Arc;
 use wire::ErrorCode;
-use wire::api::Started;
+use wire::api::{ExecRequest, Started};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -49,7 +49,9 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     let spec = request::exec_spec(&args.command, streams, !args.detach);
     let mut ends = Ends::new().map_err(|error| Failure::new(error.to_string()))?;
     let path = format!("/sessions/{}/cages/{cage}/exec", found.session);
-    let started: Started = match api.post(&path, &spec, Repeat::Never).await {
+    let client_request_id = Some(wire::RunId::new().to_string());
+    let request = ExecRequest { exec: spec.clone(), client_request_id };
+    let started: Started = match api.post(&path, &request, Repeat::Safe).await {
         Err(failure) if failure.is(ErrorCode::Gone) => return Err(gone(&found.name)),
         other => other?,
     };

@@ -37,7 +37,9 @@ fn layout(sandbox: &Sandbox) -> anyhow::Result<()> {
     std::fs::write(root.join("etc/mews/policies/own.toml"), "version = 1\n")?;
     install(sandbox)?;
     ensure!(root.join("etc/mews/policies/own.toml").exists(), "an admin's policy is gone");
-    for name in ["mews-supervisor", "mews-sessiond", "mews-ptybroker", "mews-layer", "mews-cage-init"] {
+    for name in
+        ["mews-supervisor", "mews-sessiond", "mews-ptybroker", "mews-layer", "mews-cage-init"]
+    {
         let facts = std::fs::metadata(root.join("usr/libexec/mews").join(name))?;
         ensure!((facts.uid(), facts.mode() & 0o7777) == (0, 0o755), "{name}");
     }

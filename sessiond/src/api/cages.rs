@@ -18,9 +18,9 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use wire::api::{CageView, SignalRequest, Started};
+use wire::api::{CageView, ExecRequest, SignalRequest, Started};
 use wire::supervisor::{Phase, SupervisorRequest};
-use wire::{CageId, ErrorCode, ExecSpec, SessionId, WireError};
+use wire::{CageId, ErrorCode, SessionId, WireError};
 
 pub(super) async fn list(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<Value>> {
     let (who, id) = (caller.operator, ids.session()?);
@@ -56,10 +56,10 @@ pub(super) async fn exec(
     State(app): Shared,
     caller: Caller,
     ids: Ids,
-    Large(exec): Large<ExecSpec>,
+    Large(request): Large<ExecRequest>,
 ) -> Answer<(StatusCode, Json<Started>)> {
     let place = (ids.session()?, ids.cage()?);
-    let started = jobs::exec(app, caller, place, exec).await?;
+    let started = jobs::exec(app, caller, place, request).await?;
     Ok((StatusCode::CREATED, Json(started)))
 }
 

@@ -5,7 +5,7 @@ use super::column::{Json, Word};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 use wire::api::SessionEvent;
-use wire::{CageId, RunId, SessionId, Source};
+use wire::{CageId, PtyId, RunId, SessionId, Source};
 
 /// What happened, before it has its place.
 #[derive(Clone, Debug)]
@@ -57,6 +57,20 @@ pub fn is_known(db: &Connection, cage: CageId, source: Source, seq: u64) -> Resu
     let found = db
         .prepare_cached(sql)?
         .query_row(params![Word(cage), source.as_str(), seq], |_row| Ok(()))
+        .optional()?;
+    Ok(found.is_some())
+}
+
+/// Whether an event of this kind names this terminal.
+///
+/// # Errors
+/// The database.
+pub fn names_pty(db: &Connection, session: SessionId, kind: &str, pty: PtyId) -> Result<bool> {
+    let sql = "SELECT 1 FROM events
+        WHERE session = ?1 AND kind = ?2 AND json_extract(data, '$.pty') = ?3 LIMIT 1";
+    let found = db
+        .prepare_cached(sql)?
+        .query_row(params![Word(session), kind, Word(pty)], |_row| Ok(()))
         .optional()?;
     Ok(found.is_some())
 }

@@ -113,7 +113,21 @@ pub fn add_viewer(db: &Connection, id: PtyId, by: i64) -> Result<()> {
     Ok(())
 }
 
-/// The first end that is told counts.
+/// Execs in a living cage of which nothing was ever told, beside those in `listed`.
+///
+/// # Errors
+/// The database.
+pub fn unheard_of(db: &Connection, cage: CageId, listed: &[PtyId]) -> Result<Vec<PtyId>> {
+    let sql = "SELECT p.id FROM ptys p WHERE p.cage = ?1 AND p.main = 0
+        AND p.started_at_ms IS NULL AND p.exit IS NULL";
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map([Word(cage)], |row| Ok(row.get::<_, Word<PtyId>>(0)?.0))?;
+    let mut found: Vec<PtyId> = rows.collect::<rusqlite::Result<_>>()?;
+    found.retain(|pty| !listed.contains(pty));
+    Ok(found)
+}
+
+/// The first end that is told counts, but for one that was only guessed.
 ///
 /// # Errors
 /// The database.
@@ -127,7 +141,8 @@ pub fn set_closed(
     let bytes = bytes.map(|count| i64::try_from(count).unwrap_or(i64::MAX));
     db.prepare_cached(
         "UPDATE ptys SET exit = ?2, bytes = coalesce(?3, bytes), ended_at_ms = ?4, viewers = 0
-         WHERE id = ?1 AND exit IS NULL",
+         WHERE id = ?1
+         AND (exit IS NULL OR json_extract(exit, '$.cause') = 'daemon_crash')",
     )?
     .execute(params![Word(id), Json(exit), bytes, at_ms])?;
     Ok(())

@@ -131,7 +131,8 @@ pub(crate) async fn broker_lost(cage: &Cage) {
     let exit = on_disk.clone().unwrap_or_else(|| lost_exit(cage.ending()));
     // The broker's own event is in its file whenever its exit.json is there or about to be; sessiond
     // takes whichever comes first.
-    if !cage.broker_events().iter().any(|event| event.kind == "cage.exited") {
+    let by_broker = cage.broker_events().iter().any(|event| event.kind == "cage.exited");
+    if !by_broker && !cage.has_told("cage.exited") {
         cage.tell_end(&EventBody::CageExited { exit: exit.clone() });
     }
     cage.update(|record| record.exit = Some(exit));
@@ -189,7 +190,10 @@ pub(crate) async fn emptied(cage: &Cage) {
 /// The end in the records, then in the events, then the groups; in this order, so that a death in
 /// between is found and finished by the next start.
 pub(crate) fn announce_gone(supervisor: &Supervisor, cage: &Cage) {
-    cage.tell_end(&EventBody::CageGone {});
+    // An earlier supervisor may have died right after it.
+    if !cage.has_told("cage.gone") {
+        cage.tell_end(&EventBody::CageGone {});
+    }
     failpoint::reach("exit.gone_told");
     cage.update(|record| {
         record.gone = true;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use wire::supervisor::PtyState;
-use wire::{CageId, Enforced, Exit, RunId, SessionId, Suspension};
+use wire::{CageId, Cause, Enforced, Exit, RunId, SessionId, Suspension};
 
 /// A pid that means the same process after its number was used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,14 @@ pub(crate) struct Suspended {
     pub(crate) at_ms: i64,
     /// Absent while that is only meant.
     pub(crate) suspension: Option<Suspension>,
+}
+
+/// What was asked for and is not done until nothing of the cage is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Doomed {
+    pub(crate) cause: Cause,
+    /// SIGTERM and five seconds first.
+    pub(crate) gently: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,6 +78,9 @@ pub(crate) struct Record {
     /// From the intent to change them until that is done or undone.
     #[serde(default)]
     pub(crate) limits_meant: Option<Meant>,
+    /// From the order to end it.
+    #[serde(default)]
+    pub(crate) doomed: Option<Doomed>,
     /// As last asked for.
     pub(crate) ptys: Vec<PtyState>,
 }
