@@ -224,12 +224,7 @@ impl Fake {
             SupervisorRequest::Limits { .. } => Ok((json!(LimitsView::default()), Vec::new())),
             SupervisorRequest::SetLimits { cage, set } => {
                 assert_eq!(fds.len(), 1, "an authority comes with it");
-                let mut enforced = Enforced::default();
-                enforced.push("cgroup.memory", WallState::Enforced, set["memory"].to_string());
-                let told = EventBody::CageLimits { changes: Vec::new(), enforced };
-                self.tell(cage, Source::Supervisor, &told);
-                let seq = self.state().cages.get(&cage).map_or(0, |known| known.supervisor_seq);
-                Ok((json!(LimitsView { seq, ..LimitsView::default() }), Vec::new()))
+                self.set_limits(cage, &set["memory"].to_string())
             }
             SupervisorRequest::Kill { cage, cause } | SupervisorRequest::End { cage, cause } => {
                 assert_eq!(fds.len(), 1, "an authority comes with it");
@@ -270,6 +265,15 @@ impl Fake {
             | SupervisorRequest::Resize { .. }
             | SupervisorRequest::Signal { .. } => plain,
         })
+    }
+
+    fn set_limits(&self, cage: CageId, memory: &str) -> Result<(Value, Vec<OwnedFd>), WireError> {
+        let mut enforced = Enforced::default();
+        enforced.push("cgroup.memory", WallState::Enforced, memory);
+        let told = EventBody::CageLimits { changes: Vec::new(), enforced };
+        self.tell(cage, Source::Supervisor, &told);
+        let seq = self.state().cages.get(&cage).map_or(0, |known| known.supervisor_seq);
+        Ok((json!(LimitsView { seq, ..LimitsView::default() }), Vec::new()))
     }
 
     fn checkpoint(&self, cage: CageId) -> Result<(Value, Vec<OwnedFd>), WireError> {
