@@ -169,10 +169,12 @@ mod tests {
             named.extend(step.captures_iter(&text).map(|found| found[1].to_owned()));
         }
         let mut rows: BTreeSet<String> = ROWS.iter().map(|row| row.step.to_owned()).collect();
-        // Steps of checkpoints are died at where checkpoints are tested.
+        // Steps of checkpoints and of changed limits are died at where those are tested.
         let mut others = Vec::new();
-        sources(&top().join("integration/src/suite/checkpoint"), &mut others);
-        others.push(top().join("integration/src/suite/checkpoint.rs"));
+        for suite in ["checkpoint", "limits"] {
+            sources(&top().join("integration/src/suite").join(suite), &mut others);
+            others.push(top().join(format!("integration/src/suite/{suite}.rs")));
+        }
         let word = regex::Regex::new(r#""([a-z]+\.[a-z._]+)""#).unwrap();
         for file in others {
             let text = std::fs::read_to_string(file).unwrap();
