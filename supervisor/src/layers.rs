@@ -302,8 +302,7 @@ pub(crate) async fn forget(
     remove(supervisor, &layer, &layer.live()).await?;
     // The record goes last: while it is there, everything else has an owner.
     files::remove_any(layer.folder()).map_err(storage)?;
-    supervisor.layer_uids.borrow_mut().remove(&session);
-    supervisor.free_uid(layer.facts.uid);
+    supervisor.layer_is_gone(session, layer.facts.uid);
     Ok(())
 }
 

@@ -46,8 +46,23 @@ pub(crate) struct Lent {
     pub(crate) mounts: Option<MountPlan>,
 }
 
+/// By whose rights a cage reaches what it is lent: another uid's than the operator's, the operator's
+/// own under root, or ours.
+pub(crate) fn lend(
+    supervisor: &Supervisor,
+    plan: &CagePlan,
+    operator: u32,
+    layer: Option<&Layer>,
+) -> Result<Lent, MountError> {
+    match (supervisor.host.is_root(), plan.user.uid == operator) {
+        (true, false) => to_another_uid(supervisor, plan, layer),
+        (true, true) => own(supervisor, plan, layer),
+        (false, _) => in_place(supervisor, plan, layer),
+    }
+}
+
 /// As an ordinary user everything is used where it is, but for a workspace with a layer over it.
-pub(crate) fn in_place(
+fn in_place(
     supervisor: &Supervisor,
     plan: &CagePlan,
     layer: Option<&Layer>,
@@ -71,7 +86,7 @@ pub(crate) fn in_place(
 
 /// A cage of the operator's own uid finds what is lent where it is, by the operator's own rights, but
 /// for a workspace with a layer: that lies behind a folder of ours.
-pub(crate) fn own(
+fn own(
     supervisor: &Supervisor,
     plan: &CagePlan,
     layer: Option<&Layer>,
@@ -81,7 +96,8 @@ pub(crate) fn own(
     let workspace = if layer.mode() == WorkspaceMode::Copy {
         growing.add(Tree::Detached(clone_own(&layer.tree())?), true)?
     } else {
-        let folder = open_as(&whole_workspace(plan), (plan.user.uid, plan.user.gid))?;
+        let folder =
+            open_as(&whole_workspace(&plan.workspace.host), (plan.user.uid, plan.user.gid))?;
         let failed = |source| MountError::Clone { path: plan.workspace.host.clone(), source };
         let folder = sys::clone_tree(folder.as_fd(), false).map_err(failed)?;
         growing.lay_over(Tree::Detached(folder), Tree::Detached(clone_own(&layer.live())?))?
@@ -91,12 +107,12 @@ pub(crate) fn own(
 }
 
 /// Clones what the cage's uid could not reach or write by itself.
-pub(crate) fn lend(
+fn to_another_uid(
     supervisor: &Supervisor,
     plan: &CagePlan,
-    uid: u32,
     layer: Option<&Layer>,
 ) -> Result<Lent, MountError> {
+    let uid = plan.user.uid;
     let mut growing = Growing::new(place(&supervisor.host.dirs.mnt())?);
     let mut paths = Vec::new();
     let mut workspace = None;
@@ -133,7 +149,7 @@ fn lend_layer(
         return growing.add(Tree::Detached(clone_own(&layer.tree())?), true);
     }
     let userns = userns(supervisor, layer.uid()).map_err(MountError::Namespace)?;
-    let folder = clone(&whole_workspace(plan), userns.as_fd())?;
+    let folder = clone(&whole_workspace(&plan.workspace.host), userns.as_fd())?;
     growing.lay_over(Tree::Detached(folder), Tree::Detached(clone_own(&layer.live())?))
 }
 
@@ -144,12 +160,7 @@ pub(crate) fn origin(
     (uid, gid): (u32, u32),
     operator: u32,
 ) -> Result<OwnedFd, MountError> {
-    let source = Source {
-        host: workspace.to_owned(),
-        kind: SourceKind::Folder,
-        writable: true,
-        role: Role::Workspace,
-    };
+    let source = whole_workspace(workspace);
     if supervisor.host.is_root() && uid == operator {
         return open_as(&source, (uid, gid));
     }
@@ -172,9 +183,9 @@ fn below(plan: &CagePlan, source: &Source, workspace: &Path) -> PathBuf {
     }
 }
 
-fn whole_workspace(plan: &CagePlan) -> Source {
+fn whole_workspace(host: &str) -> Source {
     Source {
-        host: plan.workspace.host.clone(),
+        host: host.to_owned(),
         kind: SourceKind::Folder,
         writable: true,
         role: Role::Workspace,

@@ -205,6 +205,13 @@ impl Supervisor {
         }
     }
 
+    /// The layer of a session is no more.
+    pub(crate) fn layer_is_gone(&self, session: SessionId, uid: u32) {
+        self.layer_uids.borrow_mut().remove(&session);
+        self.layer_turns.borrow_mut().remove(&session);
+        self.free_uid(uid);
+    }
+
     /// Work on one layer, one at a time.
     pub(crate) async fn layer_turn(&self, session: SessionId) -> OwnedMutexGuard<()> {
         let turns = Arc::clone(self.layer_turns.borrow_mut().entry(session).or_default());

@@ -46,14 +46,8 @@ pub(super) fn prepare(
     listener: Listener,
 ) -> Result<(Prepared, Packets, OwnedFd), Failure> {
     let (uid, gid) = (plan.user.uid, plan.user.gid);
-    let Lent { paths, mounts } = if supervisor.host.is_root() && uid != cage.operator() {
-        mounts::lend(supervisor, plan, uid, layer)
-    } else if supervisor.host.is_root() {
-        mounts::own(supervisor, plan, layer)
-    } else {
-        mounts::in_place(supervisor, plan, layer)
-    }
-    .map_err(|error| Failure::new("files", error))?;
+    let Lent { paths, mounts } = mounts::lend(supervisor, plan, cage.operator(), layer)
+        .map_err(|error| Failure::new("files", error))?;
     let mut numbers = Numbers { fds: Vec::new(), next: BOOT_FD + 1 };
     let (tether, theirs) = Packets::pair().map_err(|error| Failure::new("tether", error))?;
     let fds = fds(supervisor, cage, plan, &paths, [listener.into(), theirs.into()], &mut numbers)?;
