@@ -8,22 +8,21 @@
 //! events whole, rows, records, cgroups and files in agreement ([`crate::audit`]), limits held. At the end
 //! everything is removed and nothing may be left.
 
+mod act;
 mod dice;
 mod schedule;
+mod strike;
 mod subject;
 
 use crate::audit;
-use crate::talk::{daemon_pids, text};
 use anyhow::{Context as _, bail, ensure};
 use dice::Dice;
-use link::PidFd;
-use schedule::{Act, Move, SLOTS, Strike};
+use schedule::{Act, Move, SLOTS};
 use std::collections::VecDeque;
-use std::process::{Child, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use subject::{PIDS_MAX, State, Subject};
-use testkit::process::{self, LIMIT};
-use testkit::{Finished, Sandbox, leftovers, pause};
+use testkit::{Sandbox, leftovers};
 
 /// Moves between two whole audits, and two lines of the report.
 const AUDIT_EACH: usize = 10;
@@ -182,7 +181,7 @@ impl Game<'_> {
         Ok(())
     }
 
-    fn play(&mut self, next: Move) -> anyhow::Result<Done> {
+    fn play(&mut self, next: Move) -> anyhow::Result<act::Done> {
         let sandbox = self.sandbox;
         let runs = matches!(next.act, Act::Run | Act::RunPipes);
         let taken = self.slots.get(next.slot).is_none_or(|slot| slot.state != State::Absent);
@@ -193,271 +192,11 @@ impl Game<'_> {
             }
         }
         let slot = self.slots.get_mut(next.slot).context("a slot")?;
-        let struck = strike_before(sandbox, next.strike)?;
-        let done = apply(sandbox, slot, next)?;
-        let struck = struck | done.1 | disarm(sandbox, next.strike)?;
-        let acknowledged = done.0.is_some_and(|ok| ok);
-        Ok(Done { acknowledged, struck, words: done.2 })
+        let before = strike::before(sandbox, next.strike)?;
+        let mut done = act::apply(sandbox, slot, next)?;
+        done.struck |= before | strike::disarm(sandbox, next.strike)?;
+        Ok(done)
     }
-}
-
-struct Done {
-    acknowledged: bool,
-    struck: bool,
-    words: String,
-}
-
-fn kill(pid: i32) -> anyhow::Result<()> {
-    let handle = PidFd::open(pid)?;
-    handle.signal(libc::SIGKILL)?;
-    pause::until("it is dead", LIMIT, || (!handle.is_alive()).then_some(()))
-}
-
-/// `(sessiond, supervisor)`, from the moment when both are there.
-fn daemons(sandbox: &Sandbox) -> anyhow::Result<(i32, i32)> {
-    sandbox.mews(["ls"])?.expect(0)?;
-    pause::until("both daemons are there", LIMIT, || daemon_pids(sandbox).ok())
-}
-
-fn strike_before(sandbox: &Sandbox, strike: Strike) -> anyhow::Result<bool> {
-    match strike {
-        Strike::None | Strike::SessiondUnder | Strike::SupervisorUnder => return Ok(false),
-        Strike::At(step) => {
-            sandbox.arm(step, testkit::Act::Kill)?;
-            return Ok(false);
-        }
-        Strike::Sessiond => kill(daemons(sandbox)?.0)?,
-        Strike::Supervisor => kill(daemons(sandbox)?.1)?,
-        Strike::Both => {
-            let (sessiond, supervisor) = daemons(sandbox)?;
-            kill(supervisor)?;
-            kill(sessiond)?;
-        }
-    }
-    Ok(true)
-}
-
-/// Nobody dies there any more; whether somebody did.
-fn disarm(sandbox: &Sandbox, strike: Strike) -> anyhow::Result<bool> {
-    let Strike::At(step) = strike else { return Ok(false) };
-    let folder = sandbox.root().join("steps");
-    // Gone: it was reached, now or before.
-    std::fs::remove_file(folder.join(step)).ok();
-    Ok(std::fs::remove_file(folder.join(format!("{step}.met"))).is_ok())
-}
-
-/// Whether it was acknowledged (none: there was nobody to say so), whether something died, words.
-type Applied = (Option<bool>, bool, String);
-
-fn apply(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Applied> {
-    let name = slot.name.clone();
-    let before = slot.state;
-    let (words, after): (Vec<String>, State) = match next.act {
-        Act::Run => (slot.run_words(false), State::Running),
-        Act::RunPipes if before == State::Absent => return run_pipes(sandbox, slot, next),
-        Act::RunPipes => (slot.run_words(true), State::Running),
-        Act::Exec => {
-            let file = slot.exec_file();
-            let script = format!("echo ran >> {file}");
-            (strings(&["exec", "--no-tty", &name, "--", "sh", "-c", &script]), State::Running)
-        }
-        Act::Pause => (strings(&["pause", &name]), State::Paused),
-        Act::Resume => (strings(&["resume", &name]), State::Running),
-        Act::Stop => return stop(sandbox, slot, next),
-        Act::Kill => (strings(&["kill", &name]), State::Cancelled),
-        Act::End => (strings(&["end", &name]), State::Cancelled),
-        Act::Remove => (strings(&["rm", &name]), State::Absent),
-        Act::Attach | Act::Detach | Act::Type | Act::Flood | Act::KillClient => {
-            return aside(sandbox, slot, next);
-        }
-        Act::KillBroker => return kill_broker(sandbox, slot, next),
-        Act::Wrong => (wrong(next), before),
-    };
-    let is_right = match next.act {
-        Act::Run | Act::RunPipes => before == State::Absent,
-        Act::Exec => before == State::Running,
-        Act::Pause => matches!(before, State::Running | State::Paused),
-        // One whose answer was lost finds a session that runs, and cannot tell.
-        Act::Resume => {
-            before == State::Paused || (before == State::Running && next.strike != Strike::None)
-        }
-        Act::Kill => before != State::Absent,
-        Act::End => matches!(before, State::Running | State::Paused),
-        Act::Remove => before.is_over(),
-        Act::Stop
-        | Act::Attach
-        | Act::Detach
-        | Act::Type
-        | Act::Flood
-        | Act::KillClient
-        | Act::KillBroker
-        | Act::Wrong => false,
-    };
-    let after = if next.act == Act::Kill && before.is_over() { before } else { after };
-    let file = slot.exec_file();
-    let (client, struck) = ask(sandbox, &words, next.strike)?;
-    let ok = client.code == 0;
-    if next.act == Act::Exec && is_right {
-        slot.expect_exec(file, ok);
-    }
-    if !is_right {
-        ensure!(!ok, "{words:?} is acknowledged, and it is {before:?}");
-        ensure!(!client.err().is_empty(), "{words:?} fails without a word");
-        settle(sandbox, slot, &[before])?;
-        return Ok((Some(false), struck, "refused".to_owned()));
-    }
-    let excused = struck || before == after;
-    ensure!(ok || excused, "{words:?}: {}", client.err());
-    let allowed: &[State] = match (ok, next.act) {
-        (true, _) => &[after],
-        // A client that gives up ends what it began.
-        (false, Act::Run | Act::RunPipes) => {
-            &[State::Absent, State::NeverRan, State::Running, State::Cancelled]
-        }
-        (false, _) => &[before, after],
-    };
-    settle(sandbox, slot, allowed)?;
-    Ok((Some(ok), struck, format!("{ok}, {:?}", slot.state)))
-}
-
-/// Sends it, and strikes while it is under way.
-fn ask(sandbox: &Sandbox, words: &[String], strike: Strike) -> anyhow::Result<(Finished, bool)> {
-    let under = match strike {
-        Strike::SessiondUnder => Some(daemons(sandbox)?.0),
-        Strike::SupervisorUnder => Some(daemons(sandbox)?.1),
-        Strike::None | Strike::Sessiond | Strike::Supervisor | Strike::Both | Strike::At(_) => None,
-    };
-    let mut command = sandbox.command(words)?;
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn()?;
-    if let Some(pid) = under {
-        kill(pid)?;
-    }
-    let before = matches!(strike, Strike::Sessiond | Strike::Supervisor | Strike::Both);
-    let client = crate::talk::finish(child)?;
-    // From here on nobody dies: what follows must find everything again.
-    let at_step = disarm(sandbox, strike)?;
-    Ok((client, under.is_some() || before || at_step))
-}
-
-/// Waits until nothing is under way; then it must be where it may be.
-fn settle(sandbox: &Sandbox, slot: &mut Subject, allowed: &[State]) -> anyhow::Result<()> {
-    let looked = || -> anyhow::Result<State> {
-        sandbox.mews(["ls"])?.expect(0)?;
-        audit::agrees(sandbox)?;
-        slot.look(sandbox)
-    }();
-    let state = looked.with_context(|| slot.name.clone())?;
-    ensure!(allowed.contains(&state), "{} is {state:?}, not one of {allowed:?}", slot.name);
-    let was_over = slot.state.is_over();
-    slot.state = state;
-    if state.is_over() && !was_over {
-        slot.clients_end(sandbox)?;
-    }
-    Ok(())
-}
-
-fn run_pipes(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Applied> {
-    let under = match next.strike {
-        Strike::SessiondUnder => Some(daemons(sandbox)?.0),
-        Strike::SupervisorUnder => Some(daemons(sandbox)?.1),
-        Strike::None | Strike::Sessiond | Strike::Supervisor | Strike::Both | Strike::At(_) => None,
-    };
-    let mut runner: Child = slot.start_pipes(sandbox)?;
-    if let Some(pid) = under {
-        kill(pid)?;
-    }
-    let began = pause::until("it prints, or its client ends", LIMIT, || {
-        if slot.has_output(sandbox) {
-            return Some(true);
-        }
-        matches!(runner.try_wait(), Ok(Some(_status))).then_some(false)
-    })?;
-    let at_step = disarm(sandbox, next.strike)?;
-    let before = matches!(next.strike, Strike::Sessiond | Strike::Supervisor | Strike::Both);
-    let struck = under.is_some() || before || at_step;
-    ensure!(began || struck, "its client ends before it prints");
-    if began {
-        slot.keep_runner(runner);
-        settle(sandbox, slot, &[State::Running])?;
-    } else {
-        process::wait(&mut runner, LIMIT)?;
-        let allowed = [State::Absent, State::NeverRan, State::Running, State::Cancelled];
-        settle(sandbox, slot, &allowed)?;
-    }
-    Ok((Some(began), struck, format!("{:?}", slot.state)))
-}
-
-fn stop(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Applied> {
-    if slot.state != State::Running {
-        return Ok((None, false, "not running".to_owned()));
-    }
-    slot.drained(sandbox)?;
-    sandbox.file(&format!("ws/stop-{}", slot.name), "")?;
-    let (waited, struck) = ask(sandbox, &strings(&["wait", "--exit", &slot.name]), next.strike)?;
-    let ok = waited.code == 0;
-    ensure!(ok || struck, "wait: {}", waited.err());
-    ensure!(!ok || waited.out().trim() == slot.code.to_string(), "wait says {}", waited.out());
-    if !ok {
-        sandbox.mews(["wait", "--exit", &slot.name])?.expect(0)?;
-    }
-    settle(sandbox, slot, &[State::Exited])?;
-    Ok((Some(ok), struck, format!("exit {}", slot.code)))
-}
-
-/// What changes no state.
-fn aside(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Applied> {
-    let done = match (next.act, slot.state) {
-        (Act::Attach, State::Running | State::Paused) if slot.is_free() => {
-            slot.attach(sandbox)?;
-            "attached"
-        }
-        (Act::Detach, State::Running | State::Paused) => {
-            slot.detach(sandbox)?;
-            "detached"
-        }
-        (Act::Type, State::Running | State::Paused) if slot.type_word()? => "typed",
-        (Act::Flood, State::Running) => {
-            sandbox.file(&format!("ws/flood-{}", slot.name), "")?;
-            "flood"
-        }
-        (Act::KillClient, State::Running) => {
-            slot.drained(sandbox)?;
-            slot.kill_client()?;
-            "client killed"
-        }
-        _ => "nothing to do",
-    };
-    Ok((None, false, done.to_owned()))
-}
-
-fn kill_broker(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Applied> {
-    if !matches!(slot.state, State::Running | State::Paused) {
-        return Ok((None, false, "no broker".to_owned()));
-    }
-    let shown = sandbox.json(["inspect", &slot.name])?;
-    let cage = text(&shown, "/cages/0/id")?;
-    let record = std::fs::read(sandbox.state_dir().join("sup").join(format!("{cage}.json")))?;
-    let record: serde_json::Value = serde_json::from_slice(&record)?;
-    kill(i32::try_from(crate::talk::number(&record, "/broker/pid")?)?)?;
-    let (_listed, _struck) = ask(sandbox, &strings(&["ls"]), next.strike)?;
-    settle(sandbox, slot, &[State::BrokerLost])?;
-    Ok((None, true, "broker killed".to_owned()))
-}
-
-/// Requests that are never right.
-fn wrong(next: Move) -> Vec<String> {
-    match next.code % 5 {
-        0 => strings(&["attach", "nobody-of-this-name"]),
-        1 => strings(&["run", "-d", "-p", "no-such-policy", "--", "true"]),
-        2 => strings(&["exec", "nobody-of-this-name", "--", "true"]),
-        3 => strings(&["run", "-d", "--memory", "much", "--", "true"]),
-        _ => strings(&["kill", "-s", "99", "nobody-of-this-name"]),
-    }
-}
-
-fn strings(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// No cage has more processes than it may have.

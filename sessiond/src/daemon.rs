@@ -7,11 +7,12 @@ use crate::store::Store;
 use crate::supervisor_link::SupervisorLink;
 use crate::{api, checkpoints, epoch, serve, sys};
 use anyhow::{Context, bail};
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use wire::dirs::Dirs;
 
-const USAGE: &str = "usage: mews-sessiond --listen-fd N (the supervisor starts it)";
+const USAGE: &str = "usage: mews-sessiond --listen-fd N --lock-fd N (the supervisor starts it)";
 /// How long answers that are under way may take when the daemon is told to end.
 const ANSWERS_DUE: Duration = Duration::from_secs(1);
 
@@ -30,12 +31,14 @@ const ANSWERS_DUE: Duration = Duration::from_secs(1);
 /// # Errors
 /// Wrong arguments, root, or the database cannot be opened.
 pub fn run(arguments: impl Iterator<Item = String>) -> anyhow::Result<()> {
-    let listener = listen_fd(arguments)?;
+    let (listener, lock) = descriptors(arguments)?;
     log_to_stderr();
     let own = Uid::effective();
     if own.is_root() {
         bail!("mews-sessiond does not run as root; mews-supervisor starts it as a user of its own");
     }
+    // Held to the end: closing any descriptor of the file would let go of it.
+    take(&lock)?;
     let dirs = Dirs::resolve(own.as_raw(), |name| std::env::var(name).ok());
     raise_descriptor_limit();
     tokio::runtime::Builder::new_current_thread()
@@ -85,18 +88,38 @@ async fn serve_until_told(dirs: &Dirs, listener: OwnedFd, own: Uid) -> anyhow::R
     Ok(())
 }
 
-fn listen_fd(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<OwnedFd> {
-    let (Some(flag), Some(number), None) = (arguments.next(), arguments.next(), arguments.next())
-    else {
-        bail!(USAGE);
-    };
-    if flag != "--listen-fd" {
+/// The API's listener, and the file whose lock says that we are the one.
+fn descriptors(arguments: impl Iterator<Item = String>) -> anyhow::Result<(OwnedFd, OwnedFd)> {
+    let words: Vec<String> = arguments.collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ["--listen-fd", listener, "--lock-fd", lock] = words.as_slice() else { bail!(USAGE) };
+    let (listener, lock) = (listener.parse().context(USAGE)?, lock.parse().context(USAGE)?);
+    if listener == lock {
         bail!(USAGE);
     }
-    let number = number.parse().context(USAGE)?;
+    Ok((inherited(listener)?, inherited(lock)?))
+}
+
+fn inherited(number: RawFd) -> anyhow::Result<OwnedFd> {
     let fd = sys::inherited(number).with_context(|| format!("descriptor {number}"))?;
-    fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).context("the listener")?;
+    fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).context("an inherited descriptor")?;
     Ok(fd)
+}
+
+/// Two on one database would not hear of each other's changes.
+fn take(lock: &OwnedFd) -> anyhow::Result<()> {
+    let whole = libc::flock {
+        l_type: i16::try_from(libc::F_WRLCK)?,
+        l_whence: i16::try_from(libc::SEEK_SET)?,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    match fcntl(lock, FcntlArg::F_SETLK(&whole)) {
+        Ok(_zero) => Ok(()),
+        Err(Errno::EAGAIN | Errno::EACCES) => bail!("another mews-sessiond serves here already"),
+        Err(error) => Err(error).context("the lock"),
+    }
 }
 
 fn log_to_stderr() {

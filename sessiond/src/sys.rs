@@ -12,6 +12,7 @@ pub(crate) fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
     // SAFETY: it is open (just checked), above the standard ones, and named by our parent in
-    // `--listen-fd` for us alone; this is called once, before anything else opens descriptors.
+    // `--listen-fd` or `--lock-fd` for us alone; this is called once for each, before anything else
+    // opens descriptors.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,15 +1,17 @@
 //! sessiond: started, watched, started again; or found alive and taken over.
 //!
-//! `<run>/sessiond.pid` holds `pid start_time`. Its API listener is held here too, so that clients
-//! wait in the backlog while a new sessiond comes up; a taken-over one brings it with its hello.
+//! It holds a lock on `<run>/sessiond.lock` from its first moment to its last, so the kernel knows
+//! which process is the one; a supervisor that dies behind the fork leaves no second one behind. Its
+//! API listener is held here too, so that clients wait in the backlog while a new sessiond comes up; a
+//! taken-over one brings it with its hello.
 
-use crate::cage::record::Process;
 use crate::files;
 use crate::launch::{self, LaunchError};
 use crate::server;
 use crate::supervisor::Supervisor;
 use crate::sys::child::Prepared;
-use link::PidFd;
+use link::{PidFd, failpoint};
+use nix::fcntl::{FcntlArg, fcntl};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -21,6 +23,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 const LISTEN_FD: i32 = 3;
+const LOCK_FD: i32 = 4;
 /// A sessiond that lived this long did not fail at its start.
 const LIVED: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -34,8 +37,8 @@ pub(crate) enum SessiondError {
     Socket(io::Error),
     #[error("its log: {0}")]
     Log(io::Error),
-    #[error("its pid file: {0}")]
-    PidFile(io::Error),
+    #[error("its lock: {0}")]
+    Lock(io::Error),
     #[error("a one-shot has no sessiond")]
     OneShot,
     #[error(transparent)]
@@ -51,10 +54,9 @@ struct Living {
 /// Keeps one running until the supervisor stops; then ends it.
 pub(crate) async fn keep(supervisor: Rc<Supervisor>) {
     let mut pause = PAUSE_MIN;
-    let mut living = find(&supervisor);
     loop {
         let since = Instant::now();
-        let current = match living.take() {
+        let current = match find(&supervisor) {
             Some(found) => Ok(found),
             None => start(&supervisor).await,
         };
@@ -76,22 +78,42 @@ pub(crate) async fn keep(supervisor: Rc<Supervisor>) {
     }
 }
 
-/// One that an earlier supervisor started and that lives.
+/// One that lives: an earlier supervisor started it, or ours lost the race for the lock to it.
 fn find(supervisor: &Supervisor) -> Option<Living> {
-    let text = std::fs::read_to_string(pid_file(supervisor)).ok()?;
-    let (pid, start_time) = parse_pid_file(&text)?;
-    let handle = PidFd::open_same(pid, start_time).ok().filter(PidFd::is_alive)?;
+    let lock = open_lock(supervisor).ok()?;
+    let pid = holder(&lock)?;
+    let handle = PidFd::open(pid).ok()?;
+    // Still the same: it held the lock when the handle was there, so the handle is the holder's.
+    if holder(&lock) != Some(pid) {
+        return None;
+    }
     tracing::info!(pid, "a living sessiond is taken over");
     Some(Living { handle: Rc::new(handle), pid })
 }
 
-fn parse_pid_file(text: &str) -> Option<(i32, u64)> {
-    let (pid, start_time) = text.trim_end().split_once(' ')?;
-    Some((pid.parse().ok().filter(|pid| *pid > 1)?, start_time.parse().ok()?))
+fn lock_file(supervisor: &Supervisor) -> PathBuf {
+    supervisor.host.dirs.run.join("sessiond.lock")
 }
 
-fn pid_file(supervisor: &Supervisor) -> PathBuf {
-    supervisor.host.dirs.run.join("sessiond.pid")
+fn open_lock(supervisor: &Supervisor) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(lock_file(supervisor))
+}
+
+/// Who has the whole file locked for writing.
+fn holder(lock: &File) -> Option<i32> {
+    let mut asked = libc::flock {
+        l_type: i16::try_from(libc::F_WRLCK).ok()?,
+        l_whence: i16::try_from(libc::SEEK_SET).ok()?,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    fcntl(lock, FcntlArg::F_GETLK(&mut asked)).ok()?;
+    let is_held = i32::from(asked.l_type) != libc::F_UNLCK;
+    // 0 or less: a process of another PID namespace.
+    (is_held && asked.l_pid > 1).then_some(asked.l_pid)
 }
 
 async fn start(supervisor: &Supervisor) -> Result<Living, SessiondError> {
@@ -102,10 +124,8 @@ async fn start(supervisor: &Supervisor) -> Result<Living, SessiondError> {
     let kept = listener.try_clone().map_err(SessiondError::Socket)?;
     supervisor.set_api_listener(Some(kept));
     let mut started = launch::start(prepare(supervisor, listener)?)?;
+    failpoint::reach("sessiond.forked");
     started.executed().await?;
-    let process = Process::of(started.pid).map_err(SessiondError::PidFile)?;
-    let text = format!("{} {}\n", process.pid, process.start_time);
-    files::write_whole(&pid_file(supervisor), text.as_bytes()).map_err(SessiondError::PidFile)?;
     tracing::info!(pid = started.pid, "sessiond started");
     Ok(Living { handle: started.handle, pid: started.pid })
 }
@@ -118,11 +138,22 @@ fn prepare(supervisor: &Supervisor, listener: OwnedFd) -> Result<Prepared, Sessi
     let null = null.map_err(SessiondError::Log)?;
     let log = open_log(&supervisor.host.dirs.log("mews-sessiond")).map_err(SessiondError::Log)?;
     let log_too = log.try_clone().map_err(SessiondError::Log)?;
+    let lock = open_lock(supervisor).map_err(SessiondError::Lock)?;
     Ok(Prepared {
         program,
-        argv: ["mews-sessiond", "--listen-fd", "3"].map(c).into_iter().flatten().collect(),
+        argv: ["mews-sessiond", "--listen-fd", "3", "--lock-fd", "4"]
+            .map(c)
+            .into_iter()
+            .flatten()
+            .collect(),
         env: environment(supervisor),
-        fds: vec![(null.into(), 0), (log_too.into(), 1), (log.into(), 2), (listener, LISTEN_FD)],
+        fds: vec![
+            (null.into(), 0),
+            (log_too.into(), 1),
+            (log.into(), 2),
+            (listener, LISTEN_FD),
+            (lock.into(), LOCK_FD),
+        ],
         mounts: None,
         identity: supervisor.host.is_root().then_some((ids.uid, ids.gid)),
         limits: vec![(libc::RLIMIT_CORE, 0)],
@@ -146,9 +177,9 @@ fn environment(supervisor: &Supervisor) -> Vec<CString> {
     let passed = ["PATH", "LANG", "MEWS_LOG"];
     let passed =
         passed.map(|name| std::env::var(name).ok().and_then(|v| c(&format!("{name}={v}"))));
-    let failpoints = link::failpoint::folder().and_then(|folder| {
+    let failpoints = failpoint::folder().and_then(|folder| {
         let folder = folder.to_string_lossy().into_owned();
-        c(&format!("{}={folder}", link::failpoint::VARIABLE))
+        c(&format!("{}={folder}", failpoint::VARIABLE))
     });
     folders.into_iter().chain(passed).chain([failpoints]).flatten().collect()
 }
@@ -174,28 +205,9 @@ async fn end(supervisor: &Supervisor, living: &Living) {
         launch::ended(&living.handle, living.pid).await;
     }
     let api = (!supervisor.api_is_given.get()).then(|| supervisor.host.dirs.api_socket());
-    for path in std::iter::once(pid_file(supervisor)).chain(api) {
+    for path in std::iter::once(lock_file(supervisor)).chain(api) {
         if let Err(error) = files::remove_any(&path) {
             tracing::warn!(path = %path.display(), %error, "left behind");
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pid_files() {
-        for (text, want) in [
-            ("12 345\n", Some((12, 345))),
-            ("12", None),
-            ("1 5", None),
-            ("-3 5", None),
-            ("x 5", None),
-            ("12 345 6", None),
-        ] {
-            assert_eq!(parse_pid_file(text), want, "{text}");
         }
     }
 }

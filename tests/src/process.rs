@@ -98,6 +98,10 @@ pub fn run(command: &mut Command, stdin: &[u8], limit: Duration) -> anyhow::Resu
 /// # Errors
 /// It had to be killed.
 pub fn wait(child: &mut Child, limit: Duration) -> anyhow::Result<ExitStatus> {
+    // Whoever looked before may have reaped it.
+    if let Some(status) = child.try_wait()? {
+        return Ok(status);
+    }
     let handle = PidFd::open(i32::try_from(child.id())?)?;
     let mut fds = [PollFd::new(handle.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);

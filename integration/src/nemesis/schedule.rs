@@ -46,6 +46,12 @@ pub(super) enum Strike {
     At(&'static str),
 }
 
+impl Strike {
+    pub(super) fn is_before(self) -> bool {
+        matches!(self, Self::Sessiond | Self::Supervisor | Self::Both)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Move {
     pub(super) act: Act,
@@ -103,9 +109,28 @@ pub(super) fn next(dice: &mut Dice) -> Move {
         2 => Strike::Both,
         3 => Strike::SessiondUnder,
         4 => Strike::SupervisorUnder,
-        5..=8 => dice.pick(&steps()).map_or(Strike::None, Strike::At),
+        5..=8 => dice.pick(&steps_of(act)).map_or(Strike::None, Strike::At),
         _ => Strike::None,
     };
     let code = u8::try_from(dice.below(100)).unwrap_or(0);
     Move { act, slot, strike, code }
+}
+
+/// The steps that the act goes through, by their verbs; any, for an act with none of its own.
+fn steps_of(act: Act) -> Vec<&'static str> {
+    let verbs: &[&str] = match act {
+        Act::Run | Act::RunPipes => &["spawn", "run", "record"],
+        Act::Exec => &["exec"],
+        Act::Pause => &["pause", "suspend"],
+        Act::Resume => &["unpause", "resume"],
+        Act::Stop => &["exit", "events", "filing"],
+        Act::Kill => &["kill", "cancel", "exit"],
+        Act::End => &["end", "cancel", "exit"],
+        Act::Remove => &["remove", "forget"],
+        Act::KillBroker => &["bury"],
+        Act::Attach | Act::Detach | Act::Type | Act::Flood | Act::KillClient | Act::Wrong => &[],
+    };
+    let is_of = |step: &&str| step.split('.').next().is_some_and(|verb| verbs.contains(&verb));
+    let own: Vec<&str> = steps().into_iter().filter(is_of).collect();
+    if own.is_empty() { steps() } else { own }
 }

@@ -3,7 +3,7 @@
 use super::viewers::flood_bytes;
 use crate::runner::Test;
 use crate::talk::{Background, daemon_pids, event_types, events, in_workspace, start, wait_exit};
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use link::PidFd;
 use std::time::Duration;
 use testkit::process::{self, LIMIT};
@@ -29,6 +29,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("restart.supervisor_dies_after_fork", |s| dies_at(s, "spawn.fork_recorded")),
         Test::new("restart.supervisor_dies_before_go", |s| dies_at(s, "spawn.attested")),
         Test::new("restart.twenty_clients_start_one_pair", many_clients),
+        Test::new("restart.supervisor_dies_behind_the_fork_of_sessiond", one_sessiond),
     ]
 }
 
@@ -229,6 +230,26 @@ fn many_clients(sandbox: &Sandbox) -> anyhow::Result<()> {
     for program in ["mews-sessiond", "mews-supervisor"] {
         let count = super::terminal::pids_of(sandbox, program).len();
         ensure!(count == 1, "{count} × {program}");
+    }
+    Ok(())
+}
+
+/// The sessiond that it had started lives on; the next supervisor finds it and starts no second one.
+fn one_sessiond(sandbox: &Sandbox) -> anyhow::Result<()> {
+    for round in 0..5 {
+        sandbox.mews(["daemon", "start"])?.expect(0)?;
+        let (sessiond, supervisor) = daemon_pids(sandbox)?;
+        let supervisor = PidFd::open(supervisor)?;
+        sandbox.arm("sessiond.forked", Act::Kill)?;
+        kill(sessiond)?;
+        pause::until("it is dead", LIMIT, || (!supervisor.is_alive()).then_some(()))?;
+        sandbox.mews(["run", "--no-tty", "--", "true"])?.expect(0)?;
+        // One that lost the race for the lock ends by itself.
+        pause::until("there is one sessiond", LIMIT, || {
+            let there = super::terminal::pids_of(sandbox, "mews-sessiond");
+            (there.len() == 1).then_some(())
+        })
+        .with_context(|| format!("round {round}"))?;
     }
     Ok(())
 }

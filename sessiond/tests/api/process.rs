@@ -48,7 +48,7 @@ impl Place {
         let mut command = Command::new("/bin/sh");
         command
             .arg("-c")
-            .arg("exec 3<&0 </dev/null; exec \"$0\" --listen-fd 3")
+            .arg("exec 3<&0 4<>\"$0.lock\" </dev/null; exec \"$0\" --listen-fd 3 --lock-fd 4")
             .arg(self.path().join("mews-sessiond"))
             .stdin(Stdio::from(self.listener.try_clone().unwrap()))
             .env_clear()

@@ -169,9 +169,9 @@ mod tests {
             named.extend(step.captures_iter(&text).map(|found| found[1].to_owned()));
         }
         let mut rows: BTreeSet<String> = ROWS.iter().map(|row| row.step.to_owned()).collect();
-        // Steps of checkpoints and of changed limits are died at where those are tested.
+        // Steps of these are died at where they are tested.
         let mut others = Vec::new();
-        for suite in ["checkpoint", "limits"] {
+        for suite in ["checkpoint", "limits", "restart"] {
             sources(&top().join("integration/src/suite").join(suite), &mut others);
             others.push(top().join(format!("integration/src/suite/{suite}.rs")));
         }
