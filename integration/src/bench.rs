@@ -1,8 +1,10 @@
 //! Measured beside its peers, interleaved; ratios are what counts.
 //!
-//! `mews-integration bench [spawn|suspend|checkpoint|pty [ROW…]]`. MEWS_BENCH_ROUNDS sets how often each is measured.
+//! `mews-integration bench [spawn|suspend|checkpoint|crowd|load|pty [ROW…]]`. MEWS_BENCH_ROUNDS sets how often each is measured.
 
 mod checkpoint;
+mod crowd;
+mod load;
 mod pty;
 mod spawn;
 mod suspend;
@@ -25,6 +27,12 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     if matches!(group, "checkpoint" | "all") {
         met.push(checkpoint::run());
     }
+    if matches!(group, "crowd" | "all") {
+        met.push(crowd::run());
+    }
+    if matches!(group, "load" | "all") {
+        met.push(load::run());
+    }
     if matches!(group, "pty" | "all") {
         met.push(pty::run(rows));
     }
@@ -34,7 +42,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     }
     match met.as_slice() {
         [] => {
-            println!("no bench named {group:?}: spawn, suspend, checkpoint, pty");
+            println!("no bench named {group:?}: spawn, suspend, checkpoint, crowd, load, pty");
             ExitCode::FAILURE
         }
         met if met.iter().all(|result| matches!(result, Ok(true))) => ExitCode::SUCCESS,

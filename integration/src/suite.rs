@@ -15,7 +15,7 @@ mod operators;
 mod packaging;
 mod restart;
 mod suspend;
-mod terminal;
+pub(crate) mod terminal;
 mod users;
 mod viewers;
 

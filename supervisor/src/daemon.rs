@@ -11,6 +11,10 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// How long a supervisor that was killed may take to be gone: many descriptors, a loaded machine.
+const OTHER_GONE: Duration = Duration::from_secs(3);
 
 /// `given`: the API's listener, if a service manager holds it.
 pub(crate) async fn run(
@@ -58,16 +62,28 @@ pub(crate) async fn run(
 }
 
 /// Held for life. The CLI's `<run>/lock` is another one: it guards the starting.
+///
+/// A supervisor that is being killed holds it a little longer than its sockets, so that whoever found
+/// these dead would find it alive here: it has its time to be gone. A thread waits, as flock(2) knows no
+/// limit of time; where that passes, the process ends, and the thread with it.
 fn lock(host: &Host) -> anyhow::Result<Flock<File>> {
     let path = host.dirs.run.join("supervisor.lock");
     let file = File::options().create(true).append(true).open(&path).context("lock file")?;
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(lock) => Ok(lock),
-        Err((_file, nix::Error::EWOULDBLOCK)) => {
-            bail!("a supervisor runs already in {}", host.dirs.run.display())
-        }
-        Err((_file, errno)) => Err(errno).context("lock file"),
-    }
+    let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => return Ok(lock),
+        Err((file, nix::Error::EWOULDBLOCK)) => file,
+        Err((_file, errno)) => return Err(errno).context("lock file"),
+    };
+    let (taken, wait) = std::sync::mpsc::channel();
+    let waiter = std::thread::spawn(move || {
+        // Nobody listens any more: the time is over.
+        drop(taken.send(Flock::lock(file, FlockArg::LockExclusive)));
+    });
+    let Ok(lock) = wait.recv_timeout(OTHER_GONE) else {
+        bail!("a supervisor runs already in {}", host.dirs.run.display())
+    };
+    drop(waiter.join());
+    lock.map_err(|(_file, errno)| errno).context("lock file")
 }
 
 async fn say_ready(supervisor: Rc<Supervisor>, ready: Option<OwnedFd>) {

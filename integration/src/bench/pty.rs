@@ -12,10 +12,11 @@ mod system;
 use super::rounds;
 use super::table::{Aim, Series, Table};
 use client::Client;
-use job::{DONE, Jobs, READY, seconds};
+pub(super) use job::Jobs;
+use job::{DONE, READY, seconds};
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
-use system::{Kind, Systems};
+pub(super) use system::{Kind, Systems};
 use testkit::Sandbox;
 
 const SMALL: (u16, u16) = (80, 24);
@@ -33,6 +34,7 @@ pub(crate) fn run(rows: &[String]) -> anyhow::Result<bool> {
     let wants = |row: &str| rows.is_empty() || rows.iter().any(|asked| asked == row);
     let sandbox = Sandbox::new()?;
     let jobs = Jobs::new(sandbox.workspace())?;
+    jobs.write_text()?;
     let systems = Systems::new(&sandbox, &jobs);
     systems.mews(&["daemon", "start"])?;
     let mut table = Table::new("terminals, beside the floor", "floor");
@@ -132,7 +134,7 @@ fn read_behind_gate(
 }
 
 /// Microseconds of single keys to a program that sends each back.
-fn echo(systems: &Systems<'_>, kind: Kind) -> anyhow::Result<Series> {
+pub(super) fn echo(systems: &Systems<'_>, kind: Kind) -> anyhow::Result<Series> {
     let mut client = systems.start_attached(kind, "echo", SMALL)?;
     read_behind_gate(systems, &mut client, READY)?;
     // Whatever else was typed comes back before this.

@@ -30,6 +30,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("restart.supervisor_dies_before_go", |s| dies_at(s, "spawn.attested")),
         Test::new("restart.twenty_clients_start_one_pair", many_clients),
         Test::new("restart.supervisor_dies_behind_the_fork_of_sessiond", one_sessiond),
+        Test::new("restart.a_dying_supervisor_is_waited_for", dying),
     ]
 }
 
@@ -251,5 +252,26 @@ fn one_sessiond(sandbox: &Sandbox) -> anyhow::Result<()> {
         })
         .with_context(|| format!("round {round}"))?;
     }
+    Ok(())
+}
+
+/// One that is killed holds its lock longer than its sockets.
+fn dying(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let held = std::fs::File::create(sandbox.run_dir().join("supervisor.lock"))?;
+    let held = nix::fcntl::Flock::lock(held, nix::fcntl::FlockArg::LockExclusive);
+    let held = held.map_err(|(_file, errno)| errno)?;
+    let mut command = sandbox.command(["run", "--no-tty", "--", "echo", "ran"])?;
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    let client = command.stderr(std::process::Stdio::piped()).spawn()?;
+    let supervisor = pause::until("a supervisor starts", LIMIT, || {
+        super::terminal::pids_of(sandbox, "mews-supervisor").first().copied()
+    })?;
+    pause::until("it waits for the lock", LIMIT, || {
+        let threads = std::fs::read_dir(format!("/proc/{supervisor}/task")).ok()?.count();
+        (threads > 1).then_some(())
+    })?;
+    drop(held);
+    let client = crate::talk::finish(client)?.expect(0)?;
+    ensure!(client.out() == "ran\n", "{}", client.out());
     Ok(())
 }

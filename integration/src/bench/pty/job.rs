@@ -47,8 +47,12 @@ impl Jobs {
         for (name, script) in SCRIPTS {
             fs::write(folder.join(format!("{name}.sh")), format!("{PROLOGUE}{script}"))?;
         }
-        write_text(&folder.join("text")).context("the text of 100 MB")?;
         Ok(Self { folder })
+    }
+
+    /// What is flooded with: 100 MB.
+    pub(crate) fn write_text(&self) -> anyhow::Result<()> {
+        write_text(&self.folder.join("text")).context("the text")
     }
 
     pub(crate) fn folder(&self) -> &Path {
