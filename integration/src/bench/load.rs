@@ -105,7 +105,7 @@ fn measure(sandbox: &Sandbox, table: &mut Table, cages: usize) -> anyhow::Result
     table.alone("echo p50, us", keys.median(), Aim::None);
     table.alone("echo p99, us", keys.percentile(99), Aim::AtMost(ECHO_P99_US));
     for (name, series) in [("supervisor", &supervisor), ("sessiond", &sessiond)] {
-        let row = format!("{name} dies, then ls, slowest, ms");
+        let row = format!("{name} dies, until ready, slowest, ms");
         table.alone(&row, series.percentile(100), Aim::AtMost(RESTART_MS));
     }
     Ok(())
