@@ -53,6 +53,9 @@ impl CagePlan {
         push_clock(&mut walls, "walltime", self.limits.walltime_ms.map(time));
         push_clock(&mut walls, "idle", self.limits.idle_ms.map(time));
         push_clock(&mut walls, "output_bytes", self.limits.output_bytes.map(bytes));
+        push_measured(&mut walls, "workspace_bytes", self.limits.workspace_bytes.map(bytes));
+        let count = |count: u64| count.to_string();
+        push_measured(&mut walls, "workspace_inodes", self.limits.workspace_inodes.map(count));
         walls.push("capabilities", on, "none");
         walls.push("no_new_privs", on, "set");
         let rules = self.landlock.rules.len();
@@ -118,6 +121,21 @@ pub(crate) fn by_broker(is_set: bool) -> (WallState, String) {
 }
 
 pub(crate) const NOT_ASKED: &str = "no limit asked for";
+
+/// A limit that the supervisor keeps: what is written between two looks is over it for so long.
+pub(crate) fn by_measure(is_set: bool) -> (WallState, String) {
+    if is_set {
+        (WallState::Emulated, "measured by the supervisor every few seconds".to_owned())
+    } else {
+        (WallState::Off, NOT_ASKED.to_owned())
+    }
+}
+
+fn push_measured(walls: &mut Enforced, name: &str, value: Option<String>) {
+    let (state, how) = by_measure(value.is_some());
+    let how = value.map_or_else(|| how.clone(), |value| format!("{how}, {value}"));
+    walls.push(name, state, how);
+}
 
 /// Kept by the broker.
 fn push_clock(walls: &mut Enforced, name: &str, value: Option<String>) {

@@ -21,8 +21,8 @@ pub use change::{Carried, change_words};
 pub use error::PlanError;
 pub use expected::{Expected, WallMismatch};
 pub use facts::{Controller, HostFacts, HostPaths, Operator, PathKind, RealPaths, Request};
-pub(crate) use limits::NO_DISK;
 pub use limits::{Enforcement, Limit, Limits, resource};
+pub(crate) use limits::{NO_DISK, NO_LAYER};
 pub use resolve::resolve;
 
 use crate::orders::{Forwarder, LandlockProgram, Program, Rlimit};

@@ -69,6 +69,9 @@ pub struct PolicyLimits {
     pub walltime_ms: Option<u64>,
     pub idle_ms: Option<u64>,
     pub output_bytes: Option<u64>,
+    /// What the session's layer may take on the disk.
+    pub workspace_bytes: Option<u64>,
+    pub workspace_inodes: Option<u64>,
     /// Bytes a second, each way.
     pub io_bytes: Option<u64>,
     pub oom_group: bool,
@@ -153,6 +156,8 @@ impl PolicyLimits {
             walltime_ms: file.walltime.map(|Millis(ms)| ms),
             idle_ms: file.idle.map(|Millis(ms)| ms),
             output_bytes: bytes(file.output_bytes),
+            workspace_bytes: bytes(file.workspace_bytes),
+            workspace_inodes: file.workspace_inodes.map(|count| count.0),
             io_bytes: file.io.map(|speed| speed.0),
             oom_group: file.oom.is_some(),
         }

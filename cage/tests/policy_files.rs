@@ -145,7 +145,7 @@ const MISTAKES: &[Mistake] = &[
     ("version = 1\n[limits]\nidle = \"never\"", "bad_value", Some(3), Some("limits.idle"), "30s"),
     ("version = 1\n[limits]\noutput_bytes = \"1X\"", "bad_value", Some(3), None, "unit"),
     ("version = 1\n[limits]\nio = 0", "bad_value", Some(3), Some("limits.io"), "for ever"),
-    ("version = 1\n[limits]\nworkspace_bytes = 1", "unsupported", Some(3), None, ""),
+    ("version = 1\n[limits]\nworkspace_inodes = 0", "bad_value", Some(3), None, "4294967295"),
     (
         "version = 1\n[process]\nseccomp = \"log\"",
         "unsupported",

@@ -117,6 +117,7 @@ pub(crate) fn runner(streams: Streams) -> AttachOptions {
         viewer: viewer_name(),
         remote: false,
         runner: true,
+        tell_still: true,
     }
 }
 

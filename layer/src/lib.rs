@@ -24,6 +24,7 @@ mod discard;
 mod entry;
 mod judge;
 mod manifest;
+mod measure;
 mod notes;
 mod path;
 mod problem;
@@ -90,8 +91,19 @@ pub enum Work {
     /// origin. Takes changes back, so that the folder's own state is seen again. Nobody may have the
     /// layer mounted.
     Discard { paths: Vec<Arg> },
+    /// How much of the disk it takes. Programs may be at work in it.
+    Measure,
     /// Empties the layer (or whatever folder it is given), whatever modes its folders have.
     Remove,
+}
+
+/// What a layer takes on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Of blocks: a hole takes none.
+    pub bytes: u64,
+    /// Entries of any kind; one with several names is one.
+    pub inodes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,6 +111,7 @@ pub enum Work {
 pub enum Report {
     Done,
     Copied(Copied),
+    Measured(Measured),
     Changes(Changes),
     /// What was done, and what is left because it collides or could not be done (with the reason in
     /// `conflict`).

@@ -5,7 +5,7 @@ use crate::problem::{At, Problem};
 use crate::store;
 use crate::sys;
 use crate::{LAYER_FD, ORDER_FD, ORIGIN_FD, Order, REPORT_FD, Report, SAVED_FD, Work};
-use crate::{apply, diff, discard, entry};
+use crate::{apply, diff, discard, entry, measure};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
 use std::fs::File;
@@ -90,6 +90,7 @@ pub fn perform(order: &Order, folders: Folders<'_>) -> Result<Report, Problem> {
             crate::remove::empty(layer)?;
             Report::Done
         }
+        Work::Measure => Report::Measured(measure::measure(layer, store::top(*mode)?)?),
         Work::Diff => Report::Changes(diff::diff(&sides()?)?),
         Work::Preview => Report::Changes(diff::preview(*mode, origin()?, layer, saved()?)?),
         Work::Apply { paths } => {

@@ -172,6 +172,7 @@ impl Terminal {
             }
             Command::Still(still) => {
                 self.stand_still(still, now_ms);
+                self.crowd.tell_still(still, now_ms);
             }
             Command::Pipes(_) => {}
         }

@@ -20,7 +20,7 @@ use crate::files;
 use crate::spawn::Failure;
 use crate::supervisor::Supervisor;
 use ::cage::plan::{CagePlan, Role};
-use ::layer::{Report, Work};
+use ::layer::{Measured, Report, Work};
 use link::failpoint;
 use record::Facts;
 use std::io;
@@ -205,7 +205,7 @@ pub(crate) async fn work(
         return Err(WireError::new(ErrorCode::Gone, words));
     }
     match worker::run(supervisor, &layer, made, work, saved.as_deref()).await? {
-        Report::Done | Report::Copied(_) => Ok(LayerAnswer::Done),
+        Report::Done | Report::Copied(_) | Report::Measured(_) => Ok(LayerAnswer::Done),
         Report::Changes(changes) => Ok(LayerAnswer::Changes(changes)),
         Report::Applied { done, left } => Ok(LayerAnswer::Applied { done, left }),
         Report::Failed(error) => Err(error),
@@ -230,6 +230,26 @@ fn record(
             ErrorCode::StorageUnavailable,
             "an admin's act could not be recorded, so it is not done",
         )),
+    }
+}
+
+/// What the layer of a session takes on the disk. Absent: it has none.
+pub(crate) async fn measure(
+    supervisor: &Supervisor,
+    session: SessionId,
+) -> Result<Option<Measured>, WireError> {
+    let _turn = supervisor.layer_turn(session).await;
+    let layer = Layer::find(&supervisor.host.dirs, session).map_err(internal)?;
+    let Some((layer, made)) = layer.and_then(|layer| layer.facts.made.map(|made| (layer, made)))
+    else {
+        return Ok(None);
+    };
+    match worker::run(supervisor, &layer, made, Work::Measure, None).await? {
+        Report::Measured(measured) => Ok(Some(measured)),
+        Report::Failed(error) => Err(error),
+        Report::Done | Report::Copied(_) | Report::Changes(_) | Report::Applied { .. } => {
+            Err(internal("mews-layer measured nothing"))
+        }
     }
 }
 

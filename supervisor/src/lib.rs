@@ -47,6 +47,7 @@ mod suspend;
 mod sys;
 mod uids;
 mod upstream;
+mod workspace;
 
 use ::cage::cgroup::Layout;
 use ::cage::{probe, seccomp};

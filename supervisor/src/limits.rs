@@ -8,6 +8,7 @@
 
 use crate::cage::Cage;
 use crate::supervisor::Supervisor;
+use crate::workspace;
 use ::cage::cgroup::CgroupError;
 use ::cage::plan::{CagePlan, Carried, Limits};
 use ::cage::policy::Bytes;
@@ -53,10 +54,11 @@ pub(crate) async fn change(
     }
     let plan = plan(cage)?;
     let now = cage.limits().unwrap_or_else(|| plan.limits.clone());
-    let (limits, changes) = now.changed(asked, &carried(supervisor, cage))?;
+    let (limits, changes) = now.changed(asked, &carried(supervisor, cage), plan.workspace.mode)?;
     if changes.is_empty() {
         return view(supervisor, cage);
     }
+    workspace::fits(supervisor, cage, &limits).await?;
     let meant = Meant { limits, changes };
     remember(supervisor, cage, Some(meant.clone()))?;
     failpoint::reach("limits.meant");

@@ -65,6 +65,8 @@ pub struct AttachOptions {
     pub remote: bool,
     /// This viewer is `mews run`: for pipe streams nothing may be lost and the program waits for it.
     pub runner: bool,
+    /// This viewer knows what to make of [`crate::frame::Frame::Still`].
+    pub tell_still: bool,
 }
 
 /// Which store of a terminal to read.

@@ -51,6 +51,11 @@ pub enum BrokerRequest {
     Ending {
         cause: Cause,
     },
+    /// A limit that the supervisor keeps is passed: the cage ends for it. Ok: null.
+    OverLimit {
+        limit: String,
+        message: String,
+    },
     /// SIGKILL to pid 1 of the cage.
     Kill,
     /// Ok: null, with a memfd or file.

@@ -19,6 +19,7 @@
 //! | 17 | ack | u64: bytes of standard input written so far | broker |
 //! | 18 | title | UTF-8 | broker |
 //! | 19 | bell | none | broker |
+//! | 20 | still | u8: 1 stands, 0 goes on | broker, to who asked for it |
 //!
 //! Numbers are little-endian. A length above [`FRAME_BYTES_MAX`], an unknown type or a payload
 //! of the wrong form ends the stream.
@@ -93,16 +94,29 @@ pub struct Close {
     pub exit: Option<Exit>,
 }
 
+/// The highest type byte.
+const NEWEST: u8 = 20;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     Hello(Hello),
-    Output { seq: u64, bytes: Vec<u8> },
-    Snapshot { seq: u64, size: Size, bytes: Vec<u8> },
+    Output {
+        seq: u64,
+        bytes: Vec<u8>,
+    },
+    Snapshot {
+        seq: u64,
+        size: Size,
+        bytes: Vec<u8>,
+    },
     History(Vec<u8>),
     Input(Vec<u8>),
     Resize(Size),
     Role(RoleChange),
-    Throttled { from: u64, dropped: u64 },
+    Throttled {
+        from: u64,
+        dropped: u64,
+    },
     Close(Close),
     Ping,
     Pong,
@@ -110,10 +124,16 @@ pub enum Frame {
     Err(Vec<u8>),
     Stdin(Vec<u8>),
     StdinEof,
-    Gap { from: u64, to: u64 },
+    Gap {
+        from: u64,
+        to: u64,
+    },
     Ack(u64),
     Title(String),
     Bell,
+    /// The program stands still from now on, or goes on. Only to viewers that asked for it
+    /// ([`crate::AttachOptions::tell_still`]).
+    Still(bool),
 }
 
 /// The stream is not what this table says; it must be closed.
@@ -149,6 +169,7 @@ impl Frame {
             Self::Ack(_) => 17,
             Self::Title(_) => 18,
             Self::Bell => 19,
+            Self::Still(_) => 20,
         }
     }
 
@@ -181,6 +202,7 @@ impl Frame {
             Self::Ping | Self::Pong | Self::StdinEof | Self::Bell => {}
             Self::Gap { from, to } => pair_to(out, *from, *to),
             Self::Ack(bytes) => out.extend_from_slice(&bytes.to_le_bytes()),
+            Self::Still(still) => out.push(u8::from(*still)),
             Self::Title(title) => out.extend_from_slice(title.as_bytes()),
         }
         let length = u32::try_from(out.len() - length_at - 4).unwrap_or(u32::MAX);
@@ -235,6 +257,11 @@ impl Frame {
             },
             18 => String::from_utf8(bytes()).map(Self::Title).map_err(|_not_utf8| bad()),
             19 => empty(Self::Bell),
+            20 => match payload {
+                [0] => Ok(Self::Still(false)),
+                [1] => Ok(Self::Still(true)),
+                _other => Err(bad()),
+            },
             other => Err(FrameError::UnknownType(other)),
         }
     }
@@ -281,7 +308,7 @@ impl Decoder {
             return Ok(None);
         };
         let [kind, l0, l1, l2, l3] = *header;
-        if !(1..=19).contains(&kind) {
+        if !(1..=NEWEST).contains(&kind) {
             return Err(FrameError::UnknownType(kind));
         }
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
@@ -357,6 +384,7 @@ mod tests {
             any::<u64>().prop_map(Frame::Ack),
             ".{0,40}".prop_map(Frame::Title),
             Just(Frame::Ping),
+            any::<bool>().prop_map(Frame::Still),
             Just(Frame::StdinEof),
             Just(Frame::Close(Close { reason: CloseReason::Detached, exit: None })),
             Just(Frame::Role(RoleChange { role: Role::Observer, by: Some("b".into()) })),

@@ -1,12 +1,12 @@
 //! Limits of a living cage: how they are shown, and what an operator may make of them.
 
-use super::{CagePlan, Controller, Enforcement, HostFacts, Limit, Limits, resource};
+use super::{CagePlan, Controller, Enforcement, HostFacts, Limit, Limits, NO_LAYER, resource};
 use crate::cgroup::{self, CageCgroup, Version};
-use crate::enforced::{NOT_ASKED, by, by_broker};
+use crate::enforced::{NOT_ASKED, by, by_broker, by_measure};
 use crate::policy::{BadValue, limit_value, limit_words as words};
 use serde_json::{Value, json};
 use wire::limits::{LimitChange, LimitView, LimitsAsked, Unit};
-use wire::{ErrorCode, WallState, WireError};
+use wire::{ErrorCode, WallState, WireError, WorkspaceMode};
 
 /// Those that can change while a cage lives, in the order of the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ enum Name {
     Walltime,
     Idle,
     OutputBytes,
+    WorkspaceBytes,
+    WorkspaceInodes,
 }
 
 const RLIMIT: &str = "every process got it as an rlimit when it started, and may not raise it";
@@ -67,13 +69,17 @@ impl Carried {
             Name::Pids => self.pids,
             Name::Cpu => self.cpu,
             Name::Io => self.io,
-            Name::Walltime | Name::Idle | Name::OutputBytes => Controller::Absent,
+            Name::Walltime
+            | Name::Idle
+            | Name::OutputBytes
+            | Name::WorkspaceBytes
+            | Name::WorkspaceInodes => Controller::Absent,
         }
     }
 }
 
 impl Name {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Memory,
         Self::Swap,
         Self::Pids,
@@ -82,6 +88,8 @@ impl Name {
         Self::Walltime,
         Self::Idle,
         Self::OutputBytes,
+        Self::WorkspaceBytes,
+        Self::WorkspaceInodes,
     ];
 
     const fn key(self) -> &'static str {
@@ -94,14 +102,16 @@ impl Name {
             Self::Walltime => "walltime",
             Self::Idle => "idle",
             Self::OutputBytes => "output_bytes",
+            Self::WorkspaceBytes => "workspace_bytes",
+            Self::WorkspaceInodes => "workspace_inodes",
         }
     }
 
     const fn unit(self) -> Unit {
         match self {
-            Self::Memory | Self::Swap | Self::OutputBytes => Unit::Bytes,
+            Self::Memory | Self::Swap | Self::OutputBytes | Self::WorkspaceBytes => Unit::Bytes,
             Self::Io => Unit::BytesPerSecond,
-            Self::Pids => Unit::Count,
+            Self::Pids | Self::WorkspaceInodes => Unit::Count,
             Self::Cpu => Unit::MilliCpu,
             Self::Walltime | Self::Idle => Unit::Ms,
         }
@@ -117,6 +127,7 @@ impl Limits {
         &self,
         asked: &LimitsAsked,
         carried: &Carried,
+        mode: WorkspaceMode,
     ) -> Result<(Self, Vec<LimitChange>), WireError> {
         let mut next = self.clone();
         for (key, value) in asked {
@@ -124,6 +135,9 @@ impl Limits {
             let value = parsed(name, value)?;
             if value == self.value(name) {
                 continue;
+            }
+            if name.is_measured() && mode == WorkspaceMode::Direct {
+                return Err(cannot_change(key, NO_LAYER));
             }
             if let Some(why) = self.fixed(name, carried) {
                 return Err(cannot_change(key, &why));
@@ -148,7 +162,11 @@ impl Limits {
             Name::Pids => Some(self.pids),
             Name::Cpu => Some(self.cpu_milli),
             Name::Io => Some(self.io),
-            Name::Walltime | Name::Idle | Name::OutputBytes => None,
+            Name::Walltime
+            | Name::Idle
+            | Name::OutputBytes
+            | Name::WorkspaceBytes
+            | Name::WorkspaceInodes => None,
         }
     }
 
@@ -157,6 +175,8 @@ impl Limits {
             Name::Walltime => self.walltime_ms,
             Name::Idle => self.idle_ms,
             Name::OutputBytes => self.output_bytes,
+            Name::WorkspaceBytes => self.workspace_bytes,
+            Name::WorkspaceInodes => self.workspace_inodes,
             Name::Memory | Name::Swap | Name::Pids | Name::Cpu | Name::Io => {
                 self.limit(name).and_then(|limit| limit.value)
             }
@@ -174,6 +194,8 @@ impl Limits {
             Name::Walltime => self.walltime_ms = value,
             Name::Idle => self.idle_ms = value,
             Name::OutputBytes => self.output_bytes = value,
+            Name::WorkspaceBytes => self.workspace_bytes = value,
+            Name::WorkspaceInodes => self.workspace_inodes = value,
         }
     }
 
@@ -220,11 +242,15 @@ impl CagePlan {
         let changing = Name::ALL.into_iter().map(|name| {
             let (state, how) = match limits.limit(name) {
                 Some(limit) => by(name.wall(), limit, limits, facts),
+                None if name.is_measured() => by_measure(limits.value(name).is_some()),
                 None => by_broker(limits.value(name).is_some()),
             };
             let (limit, unit) = (name.key().to_owned(), name.unit());
             let value = limits.value(name);
-            LimitView { limit, unit, value, state, how, fixed: limits.fixed(name, carried) }
+            let no_layer = name.is_measured() && self.workspace.mode == WorkspaceMode::Direct;
+            let no_layer = no_layer.then(|| NO_LAYER.to_owned());
+            let fixed = no_layer.or_else(|| limits.fixed(name, carried));
+            LimitView { limit, unit, value, state, how, fixed }
         });
         let fixed = FIXED.into_iter().filter_map(|(key, why)| self.fixed_view(key, why));
         changing.chain(fixed).collect()
@@ -262,6 +288,10 @@ impl CagePlan {
 }
 
 impl Name {
+    const fn is_measured(self) -> bool {
+        matches!(self, Self::WorkspaceBytes | Self::WorkspaceInodes)
+    }
+
     const fn wall(self) -> &'static str {
         match self {
             Self::Memory => "cgroup.memory",
@@ -272,6 +302,8 @@ impl Name {
             Self::Walltime => "walltime",
             Self::Idle => "idle",
             Self::OutputBytes => "output_bytes",
+            Self::WorkspaceBytes => "workspace_bytes",
+            Self::WorkspaceInodes => "workspace_inodes",
         }
     }
 }
@@ -301,6 +333,12 @@ fn parsed(name: Name, value: &Value) -> Result<Option<u64>, WireError> {
             return Err(bad(name, &format!("{other} is not the value of a limit")));
         }
     };
+    if name == Name::WorkspaceInodes {
+        let count = text.trim().parse().ok().filter(|count| *count > 0);
+        return count
+            .map(Some)
+            .ok_or_else(|| bad(name, &format!("{text:?} is no number of files")));
+    }
     let value = limit_value(name.unit(), &text).map_err(|BadValue(why)| bad(name, &why))?;
     if name == Name::Memory && value < super::resolve::MEMORY_BYTES_MIN {
         return Err(bad(name, "no cage can live in so little; give it 8M or more"));
@@ -343,6 +381,8 @@ mod tests {
             walltime_ms: None,
             idle_ms: Some(1000),
             output_bytes: None,
+            workspace_bytes: None,
+            workspace_inodes: None,
             ptys: 16,
         }
     }
@@ -357,7 +397,7 @@ mod tests {
 
     fn change(asked: Value) -> Result<(Limits, Vec<String>), WireError> {
         let Value::Object(asked) = asked else { panic!("no object") };
-        let (limits, changes) = before().changed(&asked, &CARRIED)?;
+        let (limits, changes) = before().changed(&asked, &CARRIED, WorkspaceMode::Overlay)?;
         Ok((limits, changes.iter().map(change_words).collect()))
     }
 

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const NO_DISK: &str =
     "the workspace lies on no disk that the kernel can slow down for one cage";
 
+pub(crate) const NO_LAYER: &str = "the programs write to your own folder, which has no bounds of ours; run with --overlay or --copy";
+
 /// Numbers of the kernel's resources (x86-64 and aarch64).
 pub mod resource {
     pub const FSIZE: u32 = 1;
@@ -61,6 +63,11 @@ pub struct Limits {
     /// Printed by all commands together.
     #[serde(default)]
     pub output_bytes: Option<u64>,
+    /// What the session's layer takes on the disk, as the supervisor measures it.
+    #[serde(default)]
+    pub workspace_bytes: Option<u64>,
+    #[serde(default)]
+    pub workspace_inodes: Option<u64>,
     /// Most terminals at once, and `max=` of the cage's own devpts.
     pub ptys: u32,
 }

@@ -1,6 +1,6 @@
 //! [`resolve`]: the one way to make a plan.
 
-use super::limits::{NO_DISK, resource};
+use super::limits::{NO_DISK, NO_LAYER, resource};
 use super::mounts::{self, Tree, utf8};
 use super::{
     CagePlan, Controller, Enforcement, EnvRules, HostFacts, HostPaths, Limit, Limits, MountKind,
@@ -10,6 +10,7 @@ use crate::cgroup::Disk;
 use crate::orders::{Forwarder, Rlimit};
 use crate::policy::{Connect, Policy, PolicyLimits, Requirement};
 use std::path::Path;
+use wire::WorkspaceMode;
 
 /// The smallest memory in which a cage can start at all.
 pub(super) const MEMORY_BYTES_MIN: u64 = 8 << 20;
@@ -202,6 +203,18 @@ fn limits(policy: &Policy, facts: &HostFacts, disk: Option<Disk>) -> Result<Limi
         let message = format!("policy {} requires cgroup.io, but {NO_DISK}", policy.name);
         return Err(PlanError::Wall { wall: "cgroup.io".to_owned(), message });
     }
+    for (key, value) in [
+        ("limits.workspace_bytes", asked.workspace_bytes),
+        ("limits.workspace_inodes", asked.workspace_inodes),
+    ] {
+        if let (Some(value), WorkspaceMode::Direct) = (value, policy.workspace) {
+            return Err(PlanError::Path {
+                key: key.to_owned(),
+                path: value.to_string(),
+                why: NO_LAYER.to_owned(),
+            });
+        }
+    }
     let io = if disk.is_some() { facts.io } else { Controller::Absent };
     if asked.memory_bytes.is_some_and(|bytes| bytes < MEMORY_BYTES_MIN) {
         return Err(PlanError::Path {
@@ -228,6 +241,8 @@ fn limits(policy: &Policy, facts: &HostFacts, disk: Option<Disk>) -> Result<Limi
         walltime_ms: asked.walltime_ms,
         idle_ms: asked.idle_ms,
         output_bytes: asked.output_bytes,
+        workspace_bytes: asked.workspace_bytes,
+        workspace_inodes: asked.workspace_inodes,
         ptys: asked.ptys,
     })
 }

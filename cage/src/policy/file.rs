@@ -100,6 +100,8 @@ pub(super) struct LimitsFile {
     pub(super) walltime: Option<Millis>,
     pub(super) idle: Option<Millis>,
     pub(super) output_bytes: Option<Bytes>,
+    pub(super) workspace_bytes: Option<Bytes>,
+    pub(super) workspace_inodes: Option<Count<1, 4_294_967_295>>,
     pub(super) io: Option<Speed>,
     pub(super) oom: Option<OomMode>,
 }

@@ -70,6 +70,8 @@ impl LimitsFile {
             walltime: child.walltime.or(self.walltime),
             idle: child.idle.or(self.idle),
             output_bytes: child.output_bytes.or(self.output_bytes),
+            workspace_bytes: child.workspace_bytes.or(self.workspace_bytes),
+            workspace_inodes: child.workspace_inodes.or(self.workspace_inodes),
             io: child.io.or(self.io),
             oom: child.oom.or(self.oom),
         }

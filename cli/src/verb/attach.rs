@@ -49,6 +49,7 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
         viewer: request::viewer_name(),
         remote: false,
         runner: false,
+        tell_still: true,
     };
     let (found, upgraded) = match api.attach_any(&args.id, &options).await {
         Err(failure) if failure.is(ErrorCode::Gone) => return over(&failure, &args.id, say),

@@ -67,6 +67,7 @@ fn show(frame: Frame, form: Form, stdout: &mut Output) {
         | Frame::Gap { .. }
         | Frame::Ack(_)
         | Frame::Title(_)
+        | Frame::Still(_)
         | Frame::Bell => return,
     };
     match form {

@@ -129,6 +129,7 @@ impl Pipes<'_> {
             | Frame::Stdin(_)
             | Frame::StdinEof
             | Frame::Title(_)
+            | Frame::Still(_)
             | Frame::Bell => {}
         }
         None

@@ -155,6 +155,7 @@ impl Screen<'_> {
             // A terminal that turned out to be pipes would be a different hello.
             Frame::Out(bytes) | Frame::Err(bytes) => self.paint(&bytes, taken),
             Frame::Bell => self.paint(b"\x07", taken),
+            Frame::Still(still) => self.stillness_changed(still, taken),
             Frame::Role(change) => self.role_changed(change.role, change.by, taken),
             Frame::Ping => self.outgoing.push(&Frame::Pong),
             Frame::Close(close) => return Some(ending(close)),
@@ -196,6 +197,17 @@ impl Screen<'_> {
             // The terminal takes our size now.
             self.resize_at = after(Duration::ZERO);
         }
+    }
+
+    /// Told where [`Self::role_changed`] tells.
+    fn stillness_changed(&mut self, still: bool, taken: &mut usize) {
+        let name = crate::escape::escape(&self.viewer.name);
+        let text = if still {
+            format!("mews: paused; keys wait until: mews resume {name}")
+        } else {
+            format!("mews: {name} goes on")
+        };
+        self.paint(format!("\x07\x1b]2;{text}\x1b\\").as_bytes(), taken);
     }
 
     /// Whether the detach keys were typed.

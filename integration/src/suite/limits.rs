@@ -3,6 +3,7 @@
 mod clocks;
 mod kernel;
 mod living;
+mod workspace;
 
 use super::cage::cgroup_file;
 use crate::runner::Test;
@@ -21,8 +22,9 @@ pub(crate) fn tests() -> Vec<Test> {
         let name = |what: &str| format!("limits.{what}.{}", mode.name());
         tests.push(Test::new(name("idle_is_124"), move |s| idle(s, mode)));
         tests.push(Test::new(name("output_is_told"), move |s| output(s, mode)));
+        tests.push(Test::new(name("workspace_bytes"), move |s| workspace::bytes(s, mode)));
     }
-    let rest: [(&str, Body); 24] = [
+    let rest: [(&str, Body); 29] = [
         ("keys_are_a_sign_of_life", keys),
         ("idle_stands_while_paused", idle_paused),
         ("output_of_all_commands_counts", output_together),
@@ -36,6 +38,11 @@ pub(crate) fn tests() -> Vec<Test> {
         ("ptys", ptys),
         ("io", io),
         ("io_that_cannot_be_held", io_absent),
+        ("workspace_bytes_of_a_copy", workspace::copied),
+        ("workspace_inodes", workspace::inodes),
+        ("workspace_bytes_of_a_living_cage", workspace::living),
+        ("workspace_without_a_layer", workspace::direct),
+        ("workspace_modes_stay", workspace::modes_stay),
         ("shown", shown),
         ("changed_on_a_living_cage", changed),
         ("changes_refused_by_name", refused),

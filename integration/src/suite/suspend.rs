@@ -33,6 +33,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("suspend.a_busy_program_that_ignores_it", |s| hides(s, DEAF)),
         Test::new("suspend.keys_at_a_prompt_arrive_afterwards", keys_at_a_prompt),
         Test::new("suspend.attach_says_that_it_is_paused", attached_later),
+        Test::new("suspend.who_watches_is_told", watched),
         Test::new("suspend.a_job_in_the_foreground_keeps_it", foreground),
         Test::new("suspend.a_key_that_kills_waits", key_that_kills),
         Test::new("suspend.a_pipeline", pipeline),

@@ -170,7 +170,7 @@ impl Broker {
         self.end_for(Cause::Limit, "output_bytes", &format!("it printed more than {limit}"));
     }
 
-    fn end_for(&mut self, cause: Cause, limit: &str, message: &str) {
+    pub(super) fn end_for(&mut self, cause: Cause, limit: &str, message: &str) {
         if self.phase != Phase::Running || self.alarm.is_some() {
             return;
         }

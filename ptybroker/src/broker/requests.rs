@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use wire::broker::{BrokerExec, BrokerRequest, BrokerState};
 use wire::control;
 use wire::supervisor::PtyState;
-use wire::{AttachOptions, ErrorCode, PtyId, ScrollbackForm, WireError};
+use wire::{AttachOptions, Cause, ErrorCode, PtyId, ScrollbackForm, WireError};
 
 /// argv and environment as JSON, which may need several bytes for one.
 const EXEC_BYTES_MAX: usize = 8 << 20;
@@ -44,6 +44,10 @@ impl Broker {
             BrokerRequest::Clocks(clocks) => reply.result(self.set_clocks(clocks)),
             BrokerRequest::Ending { cause } => {
                 self.ending.get_or_insert(cause);
+                reply.done();
+            }
+            BrokerRequest::OverLimit { limit, message } => {
+                self.end_for(Cause::Limit, &limit, &message);
                 reply.done();
             }
             BrokerRequest::Kill => {

@@ -47,7 +47,7 @@ impl Viewer {
                 self.next = None;
             }
             Frame::Close(_) => self.closed = true,
-            Frame::Bell => {}
+            Frame::Still(_) | Frame::Bell => {}
             Frame::History(room) => {
                 assert_eq!((room.as_slice(), self.snapshots), (&[b'\n'; 23][..], 0))
             }

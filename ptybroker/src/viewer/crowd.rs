@@ -127,6 +127,13 @@ impl Crowd {
         }
     }
 
+    /// Tells those that asked for it.
+    pub fn tell_still(&mut self, still: bool, now_ms: u64) {
+        for viewer in self.viewers.iter_mut().filter(|viewer| viewer.options.tell_still) {
+            viewer.tell(&Frame::Still(still), now_ms);
+        }
+    }
+
     /// Every viewer is told this when it has got all that came before.
     pub fn close_all(&mut self, close: &Close) {
         for viewer in &mut self.viewers {
@@ -225,6 +232,7 @@ impl Crowd {
             | Frame::Gap { .. }
             | Frame::Ack(_)
             | Frame::Title(_)
+            | Frame::Still(_)
             | Frame::Bell => {
                 viewer.closing = Some(Close { reason: CloseReason::BadFrame, exit: None });
             }

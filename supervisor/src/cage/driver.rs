@@ -11,6 +11,7 @@ use super::record::Process;
 use crate::launch;
 use crate::stats;
 use crate::supervisor::Supervisor;
+use crate::workspace;
 use link::{PidFd, failpoint};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -41,6 +42,8 @@ pub(crate) async fn run_adopted(
     mut notices: Receiver<BrokerNotice>,
     state: Option<BrokerState>,
 ) {
+    // It ends when the cage is gone.
+    tokio::task::spawn_local(workspace::watch(Rc::clone(&supervisor), Rc::clone(&cage)));
     let told = match state.and_then(|state| state.exit) {
         Some(exit) => Some(exit),
         None => exit_told(&cage, &mut notices).await,

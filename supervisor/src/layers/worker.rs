@@ -54,7 +54,7 @@ pub(super) async fn empty(
 fn wants_origin(work: &Work) -> bool {
     match work {
         Work::Fill | Work::Diff | Work::Preview | Work::Apply { .. } | Work::Discard { .. } => true,
-        Work::Save | Work::Restore | Work::Remove => false,
+        Work::Save | Work::Restore | Work::Measure | Work::Remove => false,
     }
 }
 
@@ -94,6 +94,7 @@ async fn start(
         Report::Failed(error) => Err(error),
         report @ (Report::Done
         | Report::Copied(_)
+        | Report::Measured(_)
         | Report::Changes(_)
         | Report::Applied { .. }) => Ok(report),
     }

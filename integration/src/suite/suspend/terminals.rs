@@ -67,6 +67,25 @@ pub(super) fn attached_later(sandbox: &Sandbox) -> anyhow::Result<()> {
     leave(terminal)
 }
 
+/// A viewer that is there already sees why nothing moves, in its title, and its screen is as it was.
+pub(super) fn watched(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let terminal = shell(sandbox, "told")?;
+    let observer = Terminal::mews(sandbox, &["attach", "told", "--observe"])?;
+    observer.wait_for("$")?;
+    let before = terminal.screen();
+    pause_it(sandbox, "told")?;
+    for viewer in [&terminal, &observer] {
+        viewer.wait_raw(b"mews: paused; keys wait until: mews resume told")?;
+    }
+    ensure!(terminal.screen() == before, "{:#?}", terminal.screen());
+    resume_it(sandbox, "told")?;
+    for viewer in [&terminal, &observer] {
+        viewer.wait_raw(b"mews: told goes on")?;
+    }
+    ensure!(terminal.screen() == before, "{:#?}", terminal.screen());
+    leave(terminal)
+}
+
 /// What was typed, and the same from `cat`.
 fn answered(terminal: &Terminal, line: &str) -> anyhow::Result<()> {
     terminal
