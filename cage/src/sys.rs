@@ -36,6 +36,17 @@ pub(crate) fn own(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
+/// getxattr(2) into a small buffer: the value, `None` if there is none.
+#[cfg(feature = "policy")]
+pub(crate) fn attribute(path: &std::ffi::CStr, name: &std::ffi::CStr) -> Option<Vec<u8>> {
+    let mut value = [0_u8; 64];
+    // SAFETY: NUL-terminated strings; pointer and length are the array's.
+    let length = unsafe {
+        libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
+    };
+    usize::try_from(length).ok().and_then(|length| value.get(..length)).map(<[u8]>::to_vec)
+}
+
 /// NS_GET_USERNS, ioctl_ns(2): the user namespace that owns this namespace.
 #[cfg(feature = "policy")]
 pub(crate) fn owner_of_namespace(ns: BorrowedFd<'_>) -> io::Result<OwnedFd> {

@@ -15,6 +15,7 @@ mod operators;
 mod packaging;
 mod restart;
 mod suspend;
+mod system;
 pub(crate) mod terminal;
 mod users;
 mod viewers;
@@ -41,6 +42,7 @@ pub(crate) fn all() -> Vec<Test> {
         faults::tests(),
         agent::tests(),
         escape::tests(),
+        system::tests(),
     ]
     .into_iter()
     .flatten()

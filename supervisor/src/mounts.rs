@@ -29,7 +29,8 @@ pub(crate) enum MountError {
     Clone { path: String, source: io::Error },
     #[error(
         "{path} cannot be lent to another uid: its file system does not support idmapped mounts \
-         ({source}). Put it on ext4, xfs, btrfs or tmpfs, or start mews as an ordinary user"
+         ({source}). Put it on ext4, xfs or btrfs (tmpfs from Linux 6.3 on), or start mews as an \
+         ordinary user"
     )]
     Idmap { path: String, source: io::Error },
     #[error("a user namespace for the cage's uid: {0}")]

@@ -21,7 +21,7 @@ pub fn get(socket: &Path, path: &str) -> anyhow::Result<(u16, serde_json::Value)
 /// Nobody answers.
 pub fn ask(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Result<(u16, String)> {
     let mut stream = UnixStream::connect(socket).context("connect")?;
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    stream.set_read_timeout(Some(crate::pace::stretched(Duration::from_secs(20))))?;
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: mews\r\nConnection: close\r\n\

@@ -8,6 +8,7 @@
 pub mod api;
 pub mod caller;
 pub mod leftovers;
+pub mod pace;
 pub mod pause;
 pub mod process;
 pub mod programs;

@@ -1,8 +1,9 @@
 //! The last resort: looking again at something that tells nobody when it changes.
 
+use crate::pace::stretched;
 use std::time::{Duration, Instant};
 
-/// Calls `look` until it gives something, at most `limit` long.
+/// Calls `look` until it gives something, at most `limit` long, [`stretched`].
 ///
 /// # Errors
 /// `what` did not come about.
@@ -11,6 +12,7 @@ pub fn until<T>(
     limit: Duration,
     mut look: impl FnMut() -> Option<T>,
 ) -> anyhow::Result<T> {
+    let limit = stretched(limit);
     let deadline = Instant::now() + limit;
     loop {
         if let Some(found) = look() {

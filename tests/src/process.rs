@@ -1,5 +1,6 @@
 //! A program that runs to its end, or is killed at the end of its time.
 
+use crate::pace::stretched;
 use link::PidFd;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{Read, Write};
@@ -93,7 +94,7 @@ pub fn run(command: &mut Command, stdin: &[u8], limit: Duration) -> anyhow::Resu
     Ok(Finished { code: code_of(status), stdout, stderr })
 }
 
-/// Waits for the end of a child; kills it after `limit`.
+/// Waits for the end of a child; kills it after `limit`, [`stretched`].
 ///
 /// # Errors
 /// It had to be killed.
@@ -104,6 +105,7 @@ pub fn wait(child: &mut Child, limit: Duration) -> anyhow::Result<ExitStatus> {
     }
     let handle = PidFd::open(i32::try_from(child.id())?)?;
     let mut fds = [PollFd::new(handle.as_fd(), PollFlags::POLLIN)];
+    let limit = stretched(limit);
     let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
     let ended = loop {
         match poll(&mut fds, timeout) {

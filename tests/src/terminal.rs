@@ -2,6 +2,7 @@
 
 mod screen;
 
+use crate::pace::stretched;
 use crate::sandbox::Sandbox;
 use crate::{caller::Caller, process};
 use anyhow::Context as _;
@@ -172,7 +173,7 @@ impl Terminal {
         limit: Duration,
         look: impl Fn(&Shown) -> Option<T>,
     ) -> anyhow::Result<T> {
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + stretched(limit);
         let mut shown = locked(&self.seen.shown);
         loop {
             if let Some(found) = look(&shown) {
@@ -255,7 +256,7 @@ impl Terminal {
     /// Everything that was written before the end is in the screen after this.
     fn drain(&mut self) {
         self.slave = None;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + stretched(PATIENCE);
         let mut shown = locked(&self.seen.shown);
         while !shown.ended() && Instant::now() < deadline {
             let waited = self.seen.changed.wait_timeout(shown, Duration::from_millis(50));

@@ -38,6 +38,8 @@ impl Profile {
 pub(crate) enum Scope {
     /// What people run.
     Programs,
+    /// The same and the suites of the real kernel.
+    Guest,
     /// The same and all tests, as `cargo test --workspace` wants them.
     Workspace,
 }
@@ -57,8 +59,10 @@ pub(crate) fn build(profile: Profile, scope: Scope) -> anyhow::Result<()> {
         "--bin",
         "mews-layer",
     ];
+    let with_suites = [&["--workspace"], &programs[..], &["--bin", "mews-integration"]].concat();
     let what: &[&str] = match scope {
         Scope::Programs => &programs,
+        Scope::Guest => &with_suites,
         Scope::Workspace => &["--workspace", "--all-targets"],
     };
     must(cargo(["build", "--locked"]).args(profile.flags()).args(what))?;

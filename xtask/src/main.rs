@@ -1,4 +1,4 @@
-//! Chores: `cargo xtask build | run | test | ci | bench | nemesis`.
+//! Chores: `cargo xtask build | run | test | ci | bench | nemesis | vm`.
 //!
 //! Every chore is a list of plain commands, printed before they run, so that anybody can type them.
 #![expect(
@@ -13,6 +13,7 @@ mod run;
 mod steps;
 mod tally;
 mod test;
+mod vm;
 
 use build::Profile;
 use std::process::ExitCode;
@@ -24,7 +25,10 @@ cargo xtask test [SUITE…]          unit, hermetic and integration suites
 cargo xtask ci                     what .ci/run does after it has installed packages
 cargo xtask bench [ROW…]           measured beside bwrap, dtach and tmux; ratios
 cargo xtask nemesis [--minutes N] [--seed S]
-                                   everything that can be asked and die, from a seed, against a model";
+                                   everything that can be asked and die, from a seed, against a model
+cargo xtask vm [--debian 12|13] [--debug] [SUITE…]
+                                   installed under systemd on cgroup v2 in emulated guests; both,
+                                   the release build and the suites that differ there, unless told";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
         "ci" => ci::ci(),
         "bench" => test::bench(rest),
         "nemesis" => test::nemesis(rest),
+        "vm" => vm::vm(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(true)

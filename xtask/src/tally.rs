@@ -45,6 +45,16 @@ impl Tally {
         Ok(())
     }
 
+    /// Counts what a line says, if it is a summary.
+    pub(crate) fn line(&mut self, line: &str) {
+        self.add(counts_in(line));
+    }
+
+    pub(crate) fn fails(&mut self, why: &str) {
+        eprintln!("FAILED: {why}");
+        self.failed += 1;
+    }
+
     pub(crate) fn all_passed(&self) -> bool {
         self.failed == 0
     }

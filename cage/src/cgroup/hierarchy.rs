@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use wire::CageId;
 
+/// The leaf that we move into where a group with processes could not give its controllers to cages.
+pub(super) const ASIDE: &str = "mews-supervisor";
+
 /// A line of mountinfo that is a cgroup hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
@@ -166,12 +169,43 @@ fn enable_at(level: &Path, controllers: &[Controller], wanted: &str) -> Result<(
     }
 }
 
-/// v2 refuses controllers below a group that holds processes: we move ourselves into a leaf of it.
+/// v2 refuses controllers below a group that holds processes: we move into a leaf of it, with whoever
+/// else is there if the group was delegated to us: a shell, the client that started us.
 fn step_aside(level: &Path) -> Result<(), CgroupError> {
-    let leaf = level.join("mews-supervisor");
+    let leaf = level.join(ASIDE);
     make_folders(&leaf, level)?;
     let path = leaf.join("cgroup.procs");
-    write_file(&path, "0").map_err(|source| CgroupError::File { path, source })
+    let failed = |source| CgroupError::File { path: path.clone(), source };
+    write_file(&path, "0").map_err(failed)?;
+    if is_delegated(level) {
+        move_all(&level.join("cgroup.procs"), &path).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// What systemd says of the groups whose inside is not its business. In any other the processes are
+/// not ours to move, and systemd would take the controllers away again.
+fn is_delegated(group: &Path) -> bool {
+    let Ok(path) = std::ffi::CString::new(group.as_os_str().as_encoded_bytes()) else {
+        return false;
+    };
+    crate::sys::attribute(&path, c"user.delegate").is_some_and(|value| value == b"1")
+}
+
+/// What is forked meanwhile is found by the next look.
+fn move_all(from: &Path, to: &Path) -> io::Result<()> {
+    const LOOKS: u32 = 16;
+    for _ in 0..LOOKS {
+        let there = std::fs::read_to_string(from)?;
+        if there.is_empty() {
+            break;
+        }
+        for pid in there.lines() {
+            // It has ended meanwhile, or is not ours: then the kernel refuses what comes next.
+            write_file(to, pid).ok();
+        }
+    }
+    Ok(())
 }
 
 /// Like `create_dir_all`, but a base that another one tidies away meanwhile is made again.

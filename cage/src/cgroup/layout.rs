@@ -1,7 +1,7 @@
 //! Which limits this host can enforce, and where: found by doing (make, write, read back, remove).
 
 use super::group::{Controller, Version};
-use super::hierarchy::{Hierarchy, Mount, mounts};
+use super::hierarchy::{ASIDE, Hierarchy, Mount, mounts};
 use super::{CgroupError, GroupPath, Limits, io, limits};
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
@@ -115,10 +115,18 @@ impl Parent {
         let below = |path: &str| mount.path.join(path.trim_start_matches('/'));
         match self {
             Self::Auto if nix::unistd::geteuid().is_root() => mount.path.join("mews"),
-            Self::Auto | Self::Own => below(&own_group(own, mount)).join("mews"),
+            Self::Auto | Self::Own => above_leaf(below(&own_group(own, mount))).join("mews"),
             Self::Path(path) if is_ours(path) => below(&path.to_string_lossy()),
             Self::Path(path) => below(&path.to_string_lossy()).join("mews"),
         }
+    }
+}
+
+/// Whoever was moved into the leaf beside the cages starts the next ones where the first ones are.
+fn above_leaf(own: PathBuf) -> PathBuf {
+    match own.parent().filter(|_| own.file_name().is_some_and(|name| name == ASIDE)) {
+        Some(above) => above.to_owned(),
+        None => own,
     }
 }
 
@@ -254,6 +262,15 @@ mod tests {
             ("/site/slice", "/cg/site/slice/mews"),
         ] {
             assert_eq!(Parent::parse(setting).unwrap().base(&mount, ""), Path::new(want));
+        }
+    }
+
+    #[test]
+    fn who_stepped_aside_finds_the_same_base() {
+        let mount = Mount { version: Version::V2, path: "/cg".into(), controllers: vec![] };
+        for own in ["/a.scope", "/a.scope/mews-supervisor"] {
+            let text = format!("0::{own}\n");
+            assert_eq!(Parent::Own.base(&mount, &text), Path::new("/cg/a.scope/mews"), "{own}");
         }
     }
 
