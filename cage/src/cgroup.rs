@@ -50,6 +50,8 @@ pub enum CgroupError {
     InUse { used: u64, wanted: u64 },
     #[error("{wall}: this host has no cgroup controller for it that can be used")]
     Absent { wall: &'static str },
+    #[error("cgroup {}: systemd has not made it; try: systemctl start {unit}", path.display())]
+    NoUnit { path: PathBuf, unit: String },
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error("cgroup {}: still {left} processes after {waited_ms} ms", path.display())]
@@ -68,6 +70,7 @@ impl CgroupError {
             Self::Limit { wall, .. } | Self::Mismatch { wall, .. } | Self::Absent { wall } => wall,
             Self::InUse { .. } => Controller::Memory.wall(),
             Self::Create { .. }
+            | Self::NoUnit { .. }
             | Self::File { .. }
             | Self::StillAlive { .. }
             | Self::Remove { .. }

@@ -47,6 +47,20 @@ pub(crate) fn attribute(path: &std::ffi::CStr, name: &std::ffi::CStr) -> Option<
     usize::try_from(length).ok().and_then(|length| value.get(..length)).map(<[u8]>::to_vec)
 }
 
+/// setxattr(2).
+#[cfg(all(test, feature = "policy"))]
+pub(crate) fn set_attribute(
+    path: &std::ffi::CStr,
+    name: &std::ffi::CStr,
+    value: &[u8],
+) -> io::Result<()> {
+    // SAFETY: NUL-terminated strings; pointer and length are the slice's.
+    let done = unsafe {
+        libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// NS_GET_USERNS, ioctl_ns(2): the user namespace that owns this namespace.
 #[cfg(feature = "policy")]
 pub(crate) fn owner_of_namespace(ns: BorrowedFd<'_>) -> io::Result<OwnedFd> {

@@ -158,6 +158,7 @@ fn refused(error: CgroupError) -> WireError {
                 .with(serde_json::json!({ "limit": "memory", "used_bytes": used }))
         }
         error @ (CgroupError::Create { .. }
+        | CgroupError::NoUnit { .. }
         | CgroupError::Limit { .. }
         | CgroupError::Mismatch { .. }
         | CgroupError::Absent { .. }

@@ -85,11 +85,18 @@ impl Hierarchy {
             Version::V1 => cage.clone(),
             Version::V2 => cage.join("payload"),
         };
-        make_folders(&path, &self.mount.path)?;
-        if self.mount.version == Version::V2 && !controllers.is_empty() {
-            self.enable(&cage, controllers)?;
+        if self.mount.version == Version::V2 {
+            need_units(&cage)?;
         }
-        Ok(Group::new(self.mount.version, controllers.to_vec(), path))
+        make_folders(&path, &self.mount.path)?;
+        let group = Group::new(self.mount.version, controllers.to_vec(), path);
+        if self.mount.version == Version::V2 && !controllers.is_empty() {
+            self.enable(&cage, controllers).inspect_err(|_first| {
+                // What cannot be removed is found by `scan`.
+                group.remove(Instant::now()).ok();
+            })?;
+        }
+        Ok(group)
     }
 
     /// v2: a controller is there in a group if every group above has it in `subtree_control`.
@@ -159,32 +166,55 @@ fn enable_at(level: &Path, controllers: &[Controller], wanted: &str) -> Result<(
     if controllers.iter().all(|controller| has(controller.name(Version::V2))) {
         return Ok(());
     }
-    match write_file(&file, wanted) {
-        Ok(()) => Ok(()),
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            step_aside(level)?;
-            write_file(&file, wanted).map_err(failed)
-        }
-        Err(error) => Err(failed(error)),
+    if holds_processes(level) {
+        make_room(level)?;
     }
+    write_file(&file, wanted).map_err(failed)
 }
 
-/// v2 refuses controllers below a group that holds processes: we move into a leaf of it, with whoever
-/// else is there if the group was delegated to us: a shell, the client that started us.
-fn step_aside(level: &Path) -> Result<(), CgroupError> {
+/// Of those controllers that count threads (cpu, pids) v2 lets some be given away all the same, and then
+/// no group below takes a process any more. So nothing is given away while somebody is there. The root
+/// may hold both.
+fn holds_processes(level: &Path) -> bool {
+    level.join("cgroup.type").exists() && !members_of(level).is_empty()
+}
+
+fn members_of(level: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(level.join("cgroup.procs")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// We move into a leaf, with whoever else is there if the group was delegated to us: a shell, the client
+/// that started us. In any other the processes are not ours to move, and systemd would take the
+/// controllers away again.
+fn make_room(level: &Path) -> Result<(), CgroupError> {
+    /// What is forked meanwhile is found by the next look.
+    const LOOKS: u32 = 16;
+    let busy = || {
+        let source = io::Error::from_raw_os_error(libc::EBUSY);
+        CgroupError::File { path: level.join("cgroup.subtree_control"), source }
+    };
+    let me = std::process::id().to_string();
+    if !is_delegated(level) && members_of(level).iter().any(|pid| *pid != me) {
+        return Err(busy());
+    }
     let leaf = level.join(ASIDE);
     make_folders(&leaf, level)?;
-    let path = leaf.join("cgroup.procs");
-    let failed = |source| CgroupError::File { path: path.clone(), source };
-    write_file(&path, "0").map_err(failed)?;
-    if is_delegated(level) {
-        move_all(&level.join("cgroup.procs"), &path).map_err(failed)?;
+    let procs = leaf.join("cgroup.procs");
+    for _ in 0..LOOKS {
+        let members = members_of(level);
+        if members.is_empty() {
+            return Ok(());
+        }
+        for pid in members {
+            // One that has ended meanwhile is gone by the next look; one that is not ours stays.
+            write_file(&procs, &pid).ok();
+        }
     }
-    Ok(())
+    Err(busy())
 }
 
-/// What systemd says of the groups whose inside is not its business. In any other the processes are
-/// not ours to move, and systemd would take the controllers away again.
+/// What systemd says of a group whose inside is not its business.
 fn is_delegated(group: &Path) -> bool {
     let Ok(path) = std::ffi::CString::new(group.as_os_str().as_encoded_bytes()) else {
         return false;
@@ -192,20 +222,18 @@ fn is_delegated(group: &Path) -> bool {
     crate::sys::attribute(&path, c"user.delegate").is_some_and(|value| value == b"1")
 }
 
-/// What is forked meanwhile is found by the next look.
-fn move_all(from: &Path, to: &Path) -> io::Result<()> {
-    const LOOKS: u32 = 16;
-    for _ in 0..LOOKS {
-        let there = std::fs::read_to_string(from)?;
-        if there.is_empty() {
-            break;
-        }
-        for pid in there.lines() {
-            // It has ended meanwhile, or is not ours: then the kernel refuses what comes next.
-            write_file(to, pid).ok();
-        }
-    }
-    Ok(())
+/// The group of a unit is systemd's to make: one that we made while the unit is stopped would keep
+/// systemd from starting it, as it puts the unit's process where cages have their controllers from.
+fn need_units(cage: &Path) -> Result<(), CgroupError> {
+    let is_unit = |path: &&Path| {
+        let kind = path.extension().and_then(std::ffi::OsStr::to_str);
+        matches!(kind, Some("service" | "scope" | "slice"))
+    };
+    let missing = cage.ancestors().filter(is_unit).find(|path| !path.is_dir());
+    missing.map_or(Ok(()), |path| {
+        let unit = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Err(CgroupError::NoUnit { path: path.to_owned(), unit })
+    })
 }
 
 /// Like `create_dir_all`, but a base that another one tidies away meanwhile is made again.
@@ -227,6 +255,60 @@ fn make_folders(path: &Path, mount: &Path) -> Result<(), CgroupError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A group of the v2 tree with a process in it, where we may make one.
+    fn with_somebody(name: &str, body: impl FnOnce(&Path, &str)) {
+        let mounted = mounts(&std::fs::read_to_string("/proc/self/mountinfo").unwrap());
+        let Some(tree) = mounted.into_iter().find(|mount| mount.version == Version::V2) else {
+            return;
+        };
+        let group = tree.path.join(format!("mews-unit-{}-{name}", std::process::id()));
+        if std::fs::create_dir(&group).is_err() {
+            return;
+        }
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = child.id().to_string();
+        write_file(&group.join("cgroup.procs"), &pid).unwrap();
+        body(&group, &pid);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        std::fs::remove_dir(group.join(ASIDE)).ok();
+        std::fs::remove_dir(&group).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_given_away_below_a_group_that_is_not_ours() {
+        with_somebody("theirs", |group, pid| {
+            let error = enable_at(group, &[Controller::Pids], "+pids").unwrap_err();
+            assert!(error.to_string().contains("busy"), "{error}");
+            assert_eq!(members_of(group), [pid]);
+            assert!(!group.join(ASIDE).exists());
+        });
+    }
+
+    #[test]
+    fn whoever_is_in_a_delegated_group_steps_aside() {
+        with_somebody("ours", |group, pid| {
+            let path = std::ffi::CString::new(group.to_str().unwrap()).unwrap();
+            if crate::sys::set_attribute(&path, c"user.delegate", b"1").is_err() {
+                return;
+            }
+            make_room(group).unwrap();
+            assert_eq!(members_of(group), [""; 0]);
+            assert_eq!(members_of(&group.join(ASIDE)), [pid]);
+        });
+    }
+
+    #[test]
+    fn the_group_of_a_unit_is_not_made_for_systemd() {
+        let folder = tempfile::tempdir().unwrap();
+        let cage = folder.path().join("a.slice/b.service/mews/cage");
+        std::fs::create_dir(folder.path().join("a.slice")).unwrap();
+        let error = need_units(&cage).unwrap_err();
+        assert!(error.to_string().ends_with("systemctl start b.service"), "{error}");
+        std::fs::create_dir(folder.path().join("a.slice/b.service")).unwrap();
+        need_units(&cage).unwrap();
+    }
 
     #[test]
     fn mountinfo_gives_hierarchies_with_the_controllers_that_we_use() {

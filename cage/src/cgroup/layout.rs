@@ -206,7 +206,10 @@ fn takes(hierarchy: &Hierarchy, controllers: &[Controller], swap_bytes: Option<u
     };
     let wrote =
         limits::write(&group, &limits).is_ok() && (!has(Controller::Io) || io::can_be_set(&group));
-    let can_join = group.open_write("cgroup.procs").is_ok();
+    // Below a group that has become one of threads no process can be.
+    let is_domain = group.read("cgroup.type").is_ok_and(|kind| kind.trim() == "domain");
+    let can_join = group.open_write("cgroup.procs").is_ok()
+        && (hierarchy.version() == Version::V1 || is_domain);
     let can_kill = hierarchy.version() == Version::V1 || group.open_write("cgroup.kill").is_ok();
     let removed = group.remove(Instant::now() + Duration::from_millis(200)).is_ok();
     wrote && can_join && can_kill && removed

@@ -134,7 +134,7 @@ pub(super) fn checkpoint(sandbox: &Sandbox) -> anyhow::Result<()> {
     with_people::<1>(sandbox, |[ann]| {
         for mode in ["--overlay", "--copy"] {
             let name = mode.trim_start_matches('-');
-            std::fs::write(ann.project().join("file"), "as it was\n")?;
+            ann.sh("echo as it was > project/file")?.expect(0)?;
             let words = ["run", "-d", "--name", name, mode, "--", "bash", "-c"];
             let script = "echo first > file; while [ ! -e go ]; do sleep 0.1; done; \
                           echo second > file; touch more; sleep 1000";

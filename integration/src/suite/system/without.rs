@@ -17,6 +17,8 @@ fn with_login(
     body: impl FnOnce(&Person) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     need_guest()?;
+    // Whom it named before has a uid that is given again.
+    let_in(&[])?;
     let eve = Person::make(sandbox, &[])?;
     let lingers =
         |word: &str| process::run(Command::new("loginctl").args([word, &eve.name]), b"", LIMIT);
