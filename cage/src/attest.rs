@@ -62,15 +62,15 @@ pub(crate) fn dumpable() -> bool {
 /// Whether an act that only this Landlock domain forbids really fails; asked before the seccomp
 /// filter is there, which might forbid it too.
 ///
-/// No rule grants the making of devices, and the kernel lets anybody make device 0:0 (overlayfs's
-/// whiteout) in a folder of his own: in the cage's `/dev/shm` it fails for Landlock's reason or not
-/// at all.
+/// No rule grants the making of devices. The kernel asks Landlock (EACCES) before it asks for the
+/// capability (EPERM), so in the cage's `/dev/shm`, where files can be made, the error says which of the
+/// two it was. Not device 0:0, overlayfs's whiteout: newer kernels take that for a plain file.
 pub(crate) fn probe(domain: Domain) -> bool {
     if domain.abi == 0 {
         return false;
     }
     let device = format!("/dev/shm/.mews-probe-{}", std::process::id());
-    let made = mknod(device.as_str(), SFlag::S_IFCHR, Mode::empty(), makedev(0, 0));
+    let made = mknod(device.as_str(), SFlag::S_IFCHR, Mode::empty(), makedev(1, 3));
     if made.is_ok() {
         // The word that no wall stands there ends the cage; nothing is left in any case.
         drop(std::fs::remove_file(&device));

@@ -11,7 +11,30 @@ use anyhow::{Context as _, bail};
 
 /// What is run if nobody says what. Emulated, so each part is chosen for what differs on such a host:
 /// the suites as a whole are for the host itself.
-const SUITES: &[&str] = &["system"];
+const SUITES: &[&str] = &[
+    "system",
+    "cage",
+    "limits.memory",
+    "limits.pids",
+    "limits.cpu",
+    "limits.io",
+    "limits.swap_on_top_of_memory",
+    "limits.changed_on_a_living_cage",
+    "suspend.a_busy_program_stands_still",
+    "suspend.a_job_in_the_foreground_keeps_it",
+    "suspend.a_fork_loop",
+    "suspend.killed",
+    "suspend.pid_1_dies",
+    "suspend.daemons_die_meanwhile",
+    "restart.kill_both",
+    "restart.exit_while_both_are_dead",
+    "operators.cages_run_under_their_own_uid",
+    "operators.get_equal_shares_of_cpu",
+    "checkpoint.overlay.rollback_brings_files_back",
+    "checkpoint.overlay.for_an_ordinary_user.rollback_brings_files_back",
+    "users.the_same_walls",
+    "users.absent_limits_are_said",
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Debian {

@@ -112,7 +112,7 @@ pub(super) fn killed_while_frozen(sandbox: &Sandbox) -> anyhow::Result<()> {
 /// What the kernel kills while it stands dies at once, and of the right cause.
 pub(super) fn oom_while_frozen(sandbox: &Sandbox) -> anyhow::Result<()> {
     with_people::<1>(sandbox, |[ann]| {
-        let script = "x=$(head -c 24M /dev/zero | tr '\\0' x); touch full; sleep 1000";
+        let script = "x=$(head -c 24M /dev/zero | tr '\\0' x); touch full; sleep 1000; :";
         let told = start(ann, "full", &["--memory", "128M"], script)?;
         let full = ann.project().join("full");
         pause::until("it has its memory", LIMIT, || full.exists().then_some(()))?;
@@ -144,7 +144,7 @@ pub(super) fn checkpoint(sandbox: &Sandbox) -> anyhow::Result<()> {
                 mews(ann, &words).is_ok_and(|told| told.out().starts_with(wanted))
             };
             pause::until("it wrote", LIMIT, || says("first\n").then_some(()))?;
-            mews(ann, &["checkpoint", name])?.expect(0)?;
+            mews(ann, &["checkpoint", name, "--resume"])?.expect(0)?;
             mews(ann, &["exec", name, "--no-tty", "--", "touch", "go"])?.expect(0)?;
             pause::until("it wrote again", LIMIT, || says("second\n").then_some(()))?;
             let shown = mews(ann, &["diff", name])?.expect(0)?.out();
