@@ -27,7 +27,7 @@ const SUPERVISOR: &str = "mews-supervisor.service";
 const HOST_POLICY: &str = "/etc/mews/host.toml";
 
 pub(crate) fn tests() -> Vec<Test> {
-    let tests: [(&str, fn(&Sandbox) -> anyhow::Result<()>); 17] = [
+    let tests: [(&str, Body); 17] = [
         ("the_units_are_up", units::up),
         ("three_operators", operators::three),
         ("limits_are_of_cgroup_v2", cages::limits),
@@ -48,6 +48,8 @@ pub(crate) fn tests() -> Vec<Test> {
     ];
     tests.map(|(name, body)| Test::new(format!("system.{name}"), body)).into()
 }
+
+type Body = fn(&Sandbox) -> anyhow::Result<()>;
 
 fn need_guest() -> anyhow::Result<()> {
     need_root()?;
@@ -88,7 +90,7 @@ fn with_people<const N: usize>(
     for _ in 0..N {
         made.push(Person::make(sandbox, &[])?);
     }
-    let people: [Person; N] = made.try_into().map_err(|_| anyhow::anyhow!("{N} people"))?;
+    let people: [Person; N] = made.try_into().map_err(|_others| anyhow::anyhow!("{N} people"))?;
     let all: Vec<&Person> = people.iter().collect();
     let_in(&all)?;
     for person in &people {
