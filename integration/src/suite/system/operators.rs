@@ -54,13 +54,14 @@ pub(super) fn three(sandbox: &Sandbox) -> anyhow::Result<()> {
 
 /// A terminal: what is typed reaches a shell in the cage, and leaving it leaves it running.
 fn attach(sandbox: &Sandbox, person: &Person) -> anyhow::Result<()> {
-    let words = ["exec", "work", "--", "sh", "-c", "read x; echo said-$x; id -u"];
+    let words = ["exec", "work", "--", "sh", "-c", "echo ready; read x; echo said-$x; id -u"];
     let setpriv = ["setpriv", "--reuid", &person.name, "--regid", &person.name, "--init-groups"];
     let project = person.project();
     let at = project.to_string_lossy();
     let env = ["env", "-i", "-C", &at, "PATH=/usr/bin:/bin", "TERM=xterm-256color", MEWS];
     let line = [&setpriv[..], &env, &words].concat();
     let mut terminal = testkit::Terminal::program(sandbox, &line)?;
+    terminal.wait_for("ready")?;
     terminal.send("hello\r")?;
     terminal.wait_for("said-hello")?;
     terminal.wait_for(&person.uid.to_string())?;
