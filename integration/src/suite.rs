@@ -16,6 +16,7 @@ mod packaging;
 mod restart;
 mod suspend;
 pub(crate) mod terminal;
+mod upgrade;
 mod users;
 mod viewers;
 
@@ -35,6 +36,7 @@ pub(crate) fn all() -> Vec<Test> {
         capabilities::tests(),
         errors::tests(),
         restart::tests(),
+        upgrade::tests(),
         suspend::tests(),
         checkpoint::tests(),
         limits::tests(),

@@ -5,7 +5,7 @@
 //! its own is at the step when the victim dies; the next command of a client brings the daemons back;
 //! then database, records, kernel and folders must agree ([`crate::audit`]).
 
-mod flow;
+pub(in crate::suite) mod flow;
 mod table;
 
 use crate::audit;
