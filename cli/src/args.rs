@@ -83,7 +83,9 @@ pub(crate) enum Verb {
     Policy(verb::policy::Args),
     /// Check what this host can enforce, with a real cage at the end
     Doctor(verb::doctor::Args),
-    /// Start, stop and ask after the daemons
+    /// Which mews this is, which the daemons are, and which serves the cages
+    Version(verb::version::Args),
+    /// Start, stop, restart and ask after the daemons
     #[command(subcommand)]
     Daemon(verb::daemon::Args),
 }

@@ -64,11 +64,12 @@ pub(crate) fn start(dirs: &Dirs, is_there: impl Fn() -> bool) -> Result<(), Fail
     drop((command, tell));
     child
         .map_err(|error| Failure::unreachable(format!("cannot start mews-supervisor: {error}")))?;
-    if wait_ready(&mut ready) {
-        return Ok(());
-    }
-    let last = last_lines(&log_path);
-    let why = if last.is_empty() { String::new() } else { format!(":\n{last}") };
+    let said = match wait_ready(&mut ready) {
+        Waited::Ready => return Ok(()),
+        Waited::Failed(words) => tail(&words),
+        Waited::Nothing => last_lines(&log_path),
+    };
+    let why = if said.is_empty() { String::new() } else { format!(":\n{said}") };
     Err(Failure::unreachable(format!("the daemons did not start{why}"))
         .next(format!("less {}; mews doctor", log_path.display())))
 }
@@ -95,8 +96,17 @@ pub(crate) fn was_used(dirs: &Dirs) -> bool {
     dirs.database().try_exists().unwrap_or(true)
 }
 
-/// Whether the word came before the pipe ended or the time was over.
-fn wait_ready(ready: &mut io::PipeReader) -> bool {
+/// What the supervisor says of its start.
+#[derive(Debug, PartialEq, Eq)]
+enum Waited {
+    Ready,
+    /// Why it does not come up.
+    Failed(String),
+    /// It ended without a word, or the time was over.
+    Nothing,
+}
+
+fn wait_ready(ready: &mut io::PipeReader) -> Waited {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::os::fd::AsFd;
     let mut said = Vec::new();
@@ -105,16 +115,23 @@ fn wait_ready(ready: &mut io::PipeReader) -> bool {
         let mut fds = [PollFd::new(ready.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, PollTimeout::from(START_MS)) {
             Err(nix::errno::Errno::EINTR) => continue,
-            Ok(0) | Err(_) => return false,
+            Ok(0) | Err(_) => return Waited::Nothing,
             Ok(_) => {}
         }
         match ready.read(&mut buffer) {
-            Ok(0) | Err(_) => return false,
+            Ok(0) | Err(_) => return failed(&said),
             Ok(count) => said.extend_from_slice(buffer.get(..count).unwrap_or_default()),
         }
         if said.starts_with(b"ready\n") {
-            return true;
+            return Waited::Ready;
         }
+    }
+}
+
+fn failed(said: &[u8]) -> Waited {
+    match String::from_utf8_lossy(said).strip_prefix("failed ") {
+        Some(words) => Waited::Failed(words.trim_end().to_owned()),
+        None => Waited::Nothing,
     }
 }
 
@@ -239,9 +256,13 @@ mod tests {
     fn ready_is_the_word_and_not_the_end() {
         let (mut ready, mut tell) = io::pipe().unwrap();
         tell.write_all(b"ready\n").unwrap();
-        assert!(wait_ready(&mut ready));
+        assert_eq!(wait_ready(&mut ready), Waited::Ready);
         drop(tell);
-        assert!(!wait_ready(&mut ready));
+        assert_eq!(wait_ready(&mut ready), Waited::Nothing);
+        let (mut ready, mut tell) = io::pipe().unwrap();
+        tell.write_all(b"failed the disk is full\n").unwrap();
+        drop(tell);
+        assert_eq!(wait_ready(&mut ready), Waited::Failed("the disk is full".into()));
     }
 
     #[test]

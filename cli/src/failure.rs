@@ -49,7 +49,10 @@ fn status(code: ErrorCode) -> u8 {
         ErrorCode::NotFound | ErrorCode::Gone => 3,
         ErrorCode::Unauthenticated | ErrorCode::Forbidden => 4,
         ErrorCode::Conflict | ErrorCode::RunActive | ErrorCode::LimitReached => 5,
-        ErrorCode::StorageUnavailable | ErrorCode::SupervisorUnavailable => 69,
+        ErrorCode::Unreachable => 5,
+        ErrorCode::StorageUnavailable
+        | ErrorCode::SupervisorUnavailable
+        | ErrorCode::VersionMismatch => 69,
         ErrorCode::PayloadTooLarge
         | ErrorCode::PolicyInvalid
         | ErrorCode::CageUnavailable
@@ -66,6 +69,8 @@ fn hint(error: &WireError) -> Option<String> {
         ErrorCode::CageUnavailable => Some("mews doctor".to_owned()),
         ErrorCode::PolicyInvalid => Some(policy_hint(&error.details)),
         ErrorCode::SupervisorUnavailable => Some("mews daemon start".to_owned()),
+        ErrorCode::VersionMismatch => Some(crate::hello::hint(&error.details)),
+        ErrorCode::Unreachable => Some("mews kill; or start the mews that began it".to_owned()),
         ErrorCode::BadRequest
         | ErrorCode::ValidationFailed
         | ErrorCode::Unauthenticated

@@ -1,5 +1,6 @@
 //! HTTP/1.1 on one Unix connection: requests one after the other, and the upgrade of an attach.
 
+use crate::hello;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -50,6 +51,7 @@ impl Connection {
             .method(method)
             .uri(path)
             .header("host", "mews")
+            .header(wire::hello::HEADER, hello::header())
             .header("content-type", kind)
             .body(Full::new(body))
             .map_err(io::Error::other)?;
@@ -69,6 +71,7 @@ impl Connection {
         let request = http::Request::builder()
             .uri(path)
             .header("host", "mews")
+            .header(wire::hello::HEADER, hello::header())
             .header("connection", "upgrade")
             .header("upgrade", protocol)
             .body(Full::new(Bytes::new()))

@@ -8,6 +8,7 @@ mod connect;
 mod control;
 mod escape;
 mod failure;
+mod hello;
 mod http;
 mod oneshot;
 mod out;

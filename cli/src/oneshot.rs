@@ -5,6 +5,7 @@
 
 use crate::connect::{STOP, tail};
 use crate::failure::Failure;
+use crate::hello;
 use crate::http::Upgraded;
 use crate::{programs, sys};
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use tokio::sync::{mpsc, oneshot, watch};
-use wire::control::{Hello, Message, typed};
+use wire::control::{Message, typed};
 use wire::event::EventBody;
 use wire::supervisor::{Spawned, SupervisorNotice, SupervisorRequest};
 use wire::{AttachOptions, CageId, Exit, PtyId, SpawnSpec, WireError};
@@ -65,6 +66,8 @@ struct Told {
     exit: Option<Exit>,
     is_gone: bool,
     link_ended: bool,
+    /// The supervisor beside us speaks nothing that we do.
+    mismatch: Option<WireError>,
 }
 
 #[derive(Debug)]
@@ -153,6 +156,10 @@ impl OneShot {
 
     /// A supervisor that died says why on its standard error.
     async fn with_last_words(&mut self, mut failure: Failure) -> Failure {
+        if let Some(mismatch) = &self.told.borrow().mismatch {
+            let words = format!("mews-supervisor beside this program is not of it: {mismatch}");
+            return Failure::new(words).next("install mews again");
+        }
         if self.told.borrow().link_ended {
             drop(tokio::time::timeout(STOP, self.child.wait()).await);
             let mut text = String::new();
@@ -174,7 +181,14 @@ async fn drive(
 ) {
     let mut pending: HashMap<u64, oneshot::Sender<Answer>> = HashMap::new();
     let mut next_id = 1_u64;
-    let mut alive = send(&link, &Message::Hello(Hello::ours()), &[]).await;
+    let mut alive = send(&link, &Message::Hello(hello::ours().clone()), &[]).await;
+    // Nothing is asked before it is known who answers.
+    if alive {
+        alive = match link.recv().await {
+            Ok(Some(packet)) => take(&link, packet, &mut pending, &tell, &mut next_id).await,
+            Ok(None) | Err(_) => false,
+        };
+    }
     while alive {
         tokio::select! {
             packet = link.recv() => match packet {
@@ -202,7 +216,13 @@ async fn take(
     next_id: &mut u64,
 ) -> bool {
     match Message::parse(&packet.bytes) {
-        Ok(Message::Hello(hello)) => hello.is_compatible(),
+        Ok(Message::Hello(theirs)) => match hello::ours().agree(&theirs) {
+            Ok(_version) => true,
+            Err(mismatch) => {
+                tell.send_modify(|told| told.mismatch = Some(mismatch));
+                false
+            }
+        },
         Ok(Message::Answer(answer)) => {
             if let Some(waiting) = pending.remove(&answer.id) {
                 // The asker may have given up.

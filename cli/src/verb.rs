@@ -19,6 +19,7 @@ pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod stats;
+pub(crate) mod version;
 pub(crate) mod wait;
 mod watching;
 
@@ -53,6 +54,7 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Rm(args) => rm::run(&args, say).await,
         Verb::Policy(args) => policy::run(&args, say),
         Verb::Doctor(args) => doctor::run(&args, say).await,
+        Verb::Version(args) => version::run(&args, say).await,
         Verb::Daemon(args) => daemon::run(&args, say).await,
     }
 }

@@ -17,6 +17,7 @@ mod restart;
 mod suspend;
 mod system;
 pub(crate) mod terminal;
+mod upgrade;
 mod users;
 mod viewers;
 
@@ -36,6 +37,7 @@ pub(crate) fn all() -> Vec<Test> {
         capabilities::tests(),
         errors::tests(),
         restart::tests(),
+        upgrade::tests(),
         suspend::tests(),
         checkpoint::tests(),
         limits::tests(),

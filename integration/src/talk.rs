@@ -169,3 +169,10 @@ pub(crate) fn finish(mut child: std::process::Child) -> anyhow::Result<Finished>
     }
     Ok(finished)
 }
+
+/// kill -9, and its end.
+pub(crate) fn kill(pid: i32) -> anyhow::Result<()> {
+    let handle = link::PidFd::open(pid)?;
+    handle.signal(libc::SIGKILL)?;
+    testkit::pause::until("it is dead", LIMIT, || (!handle.is_alive()).then_some(()))
+}

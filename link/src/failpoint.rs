@@ -32,6 +32,12 @@ pub fn folder() -> Option<OsString> {
     if cfg!(debug_assertions) { std::env::var_os(VARIABLE) } else { None }
 }
 
+/// A variable of the environment that is only there for tests, and that only a debug build reads.
+#[must_use]
+pub fn variable(name: &str) -> Option<String> {
+    if cfg!(debug_assertions) { std::env::var(name).ok() } else { None }
+}
+
 #[cfg(debug_assertions)]
 mod armed {
     use nix::sys::signal::{Signal, raise};

@@ -62,12 +62,38 @@ pub fn start_time_of(pid: i32) -> io::Result<u64> {
     let bad = || io::Error::new(io::ErrorKind::InvalidData, "not a stat line");
     // The name may hold spaces and parentheses: count from the last one.
     let after = stat.rsplit_once(')').ok_or_else(bad)?.1;
-    after.split_whitespace().nth(19).and_then(|field| field.parse().ok()).ok_or_else(bad)
+    let shown: u64 =
+        after.split_whitespace().nth(19).and_then(|field| field.parse().ok()).ok_or_else(bad)?;
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    Ok(shown.saturating_add_signed(boot_offset(&offsets).saturating_neg()))
+}
+
+/// By how many ticks the boot clock of our time namespace is ahead of the host's: start times are shown
+/// with it, and a daemon in another one must know the same process.
+fn boot_offset(offsets: &str) -> i64 {
+    let line = offsets.lines().find_map(|line| line.strip_prefix("boottime"));
+    let mut numbers = line.unwrap_or_default().split_whitespace().map(str::parse::<i64>);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    let (seconds, nanoseconds) = (next(), next());
+    // USER_HZ is 100 on every Linux.
+    seconds.saturating_mul(100).saturating_add(nanoseconds / 10_000_000)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_offset_of_a_time_namespace() {
+        for (text, want) in [
+            ("monotonic  5 0\nboottime   1000000         0\n", 100_000_000),
+            ("monotonic  5 0\nboottime   -3 500000000\n", -250),
+            ("boottime 0 0\n", 0),
+            ("", 0),
+        ] {
+            assert_eq!(boot_offset(text), want, "{text}");
+        }
+    }
 
     #[test]
     fn a_handle_tells_life_and_death_and_same_number() {

@@ -12,6 +12,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use wire::Usage;
+use wire::hello::{self, Hello};
 
 const BOOT_BYTES_MAX: usize = 4 << 20;
 
@@ -21,8 +22,11 @@ pub enum BootError {
     Read(io::Error),
     #[error("the boot text is not understood: {0}")]
     Parse(serde_json::Error),
-    #[error("this broker speaks protocol {ours}, its supervisor {theirs}", ours = wire::PROTO)]
-    Proto { theirs: u32 },
+    #[error(
+        "this broker is {ours}, its supervisor speaks protocol {theirs}: they were not installed \
+         together. Install mews again, then `mews daemon restart`"
+    )]
+    Proto { ours: Hello, theirs: u32 },
     #[error("descriptor {fd} of the boot text: {error}")]
     Descriptor { fd: RawFd, error: io::Error },
 }
@@ -71,6 +75,11 @@ pub struct Counter {
 #[derive(Debug)]
 pub struct StateDir(OwnedFd);
 
+/// What this broker says of itself on its link.
+pub fn hello() -> Hello {
+    Hello::speaking("mews-ptybroker", link::failpoint::variable(hello::SPEAKS).as_deref())
+}
+
 /// Reads descriptor 3 and takes over all that it names.
 ///
 /// # Errors
@@ -80,8 +89,10 @@ pub fn take() -> Result<Booted, BootError> {
         .and_then(|fd| link::memfd::read(fd, BOOT_BYTES_MAX))
         .map_err(BootError::Read)?;
     let boot: Boot = serde_json::from_slice(&text).map_err(BootError::Parse)?;
-    if boot.proto != wire::PROTO {
-        return Err(BootError::Proto { theirs: boot.proto });
+    let ours = hello();
+    // Exactly: a boot text is read by the broker that was opened together with its supervisor.
+    if boot.proto != ours.proto {
+        return Err(BootError::Proto { ours, theirs: boot.proto });
     }
     let mut taken = Taken::default();
     let fds = boot.fds.clone();

@@ -6,6 +6,7 @@
 //! A supervisor that does not read holds up only itself: no more than [`WAITING_MAX`] of its
 //! requests are taken before it takes their answers.
 
+use crate::boot;
 use crate::broker::Happening;
 use crate::events::EventLog;
 use link::nonblocking::{AsyncPackets, watch_input};
@@ -16,6 +17,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 use wire::broker::{BrokerNotice, BrokerRequest};
@@ -23,6 +25,8 @@ use wire::control::{self, Hello, Message};
 use wire::{ErrorCode, WireError};
 
 const WAITING_MAX: usize = 64;
+/// Without descriptors or memory left: nobody tells when there are some again.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 /// A request, and the way back.
 #[derive(Debug)]
@@ -117,6 +121,7 @@ pub async fn serve(
     let (replies, mut outgoing) = channel;
     let mut control = Control {
         supervisor_uid,
+        ours: boot::hello(),
         events,
         replies,
         inbox,
@@ -162,6 +167,7 @@ pub async fn serve(
 #[derive(Debug)]
 struct Control {
     supervisor_uid: u32,
+    ours: Hello,
     events: Rc<RefCell<EventLog>>,
     replies: mpsc::UnboundedSender<Outgoing>,
     inbox: mpsc::UnboundedSender<Happening>,
@@ -197,7 +203,7 @@ impl Control {
             return None;
         }
         self.accepted += 1;
-        let hello = Message::Hello(Hello::ours()).to_bytes();
+        let hello = Message::Hello(self.ours.clone()).to_bytes();
         Some(Connection {
             link: AsyncPackets::new(packets).ok()?,
             number: self.accepted,
@@ -260,7 +266,8 @@ impl Control {
         let Some(connection) = connection else { return false };
         match Message::parse(&packet.bytes) {
             Ok(Message::Hello(hello)) => {
-                connection.greeted = hello.is_compatible();
+                // One that speaks otherwise has our hello, and knows from it what to say.
+                connection.greeted = self.ours.agree(&hello).is_ok();
                 connection.greeted
             }
             Ok(Message::Request(request)) if connection.greeted => {
@@ -284,8 +291,11 @@ async fn accept(door: &AsyncFd<OwnedFd>, listener: &Listener) -> io::Result<link
     loop {
         let mut ready = door.readable().await?;
         match listener.accept() {
+            Ok(packets) => return Ok(packets),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-            other => return other,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // EMFILE, ENOMEM: it waits in the backlog.
+            Err(_exhausted) => tokio::time::sleep(EXHAUSTED_PAUSE).await,
         }
     }
 }

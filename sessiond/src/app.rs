@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
+use wire::hello::{self, Hello};
 use wire::supervisor::Admitted;
 
 /// Cages whose scrollback is fetched at the same time.
@@ -18,6 +19,8 @@ pub struct App {
     pub link: SupervisorLink,
     pub epoch: i64,
     pub admission: Admission,
+    /// What we say of ourselves to the supervisor and to clients.
+    pub hello: Hello,
     pub filing: Semaphore,
     /// By uid, what the supervisor said last of those that it lets in.
     pub known: Mutex<HashMap<u32, Admitted>>,
@@ -25,9 +28,11 @@ pub struct App {
 
 impl App {
     #[must_use]
-    pub fn new(store: Store, link: SupervisorLink, epoch: i64, admission: Admission) -> Self {
+    pub fn new(store: Store, supervisor: SupervisorLink, epoch: i64, admission: Admission) -> Self {
         let (filing, known) = (Semaphore::new(FILING), Mutex::default());
-        Self { store, link, epoch, admission, filing, known }
+        let speaks = link::failpoint::variable(hello::SPEAKS);
+        let hello = Hello::speaking("mews-sessiond", speaks.as_deref());
+        Self { store, link: supervisor, epoch, admission, hello, filing, known }
     }
 
     /// Looks again with every commit until `look` finds what it looks for, for so long; `None`: not

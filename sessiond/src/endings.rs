@@ -57,12 +57,18 @@ pub async fn end_cage(
             if matches!(error.code, ErrorCode::NotFound | ErrorCode::Gone) => {}
         Err(error) => return Err(error.into()),
     }
-    let gone = app.within(TOLD, move |db| {
+    let told = app.within(TOLD, move |db| {
         let over =
             cages::bare(db, cage)?.is_none_or(|row| row.phase == Phase::Gone && row.exit.is_some());
         Ok(over.then_some(()))
     });
-    gone.await?.ok_or_else(|| {
+    let mut healthy = app.store.healthy();
+    let told = tokio::select! {
+        told = told => told?,
+        // The supervisor has said that it is gone; the rows say so when they can be written.
+        _full = healthy.wait_for(|healthy| !*healthy) => Some(()),
+    };
+    told.ok_or_else(|| {
         let words = "The cage is being started or its end was not told yet; try again.";
         WireError::new(ErrorCode::Conflict, words)
     })

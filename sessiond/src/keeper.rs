@@ -10,7 +10,7 @@ use crate::layers;
 use crate::ledger::{self, Applied};
 use crate::reconcile::{self, Todo};
 use crate::store::{Result, ptys};
-use crate::supervisor_link::{self, Connection, Incoming, RequestError};
+use crate::supervisor_link::{self, ConnectError, Connection, Incoming, RequestError};
 use link::failpoint;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -44,7 +44,7 @@ impl Keeper {
     pub async fn run(self) {
         let mut pause = RETRY_FIRST;
         loop {
-            match supervisor_link::connect(&self.socket, &self.listener).await {
+            match supervisor_link::connect(&self.socket, &self.app.hello, &self.listener).await {
                 Ok((connection, incoming)) => {
                     tracing::info!(build = %connection.build, pid = connection.pid, "supervisor");
                     self.live(&connection, incoming).await;
@@ -52,7 +52,12 @@ impl Keeper {
                     pause = RETRY_FIRST;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "no supervisor yet");
+                    // It replaces us, or its operator does.
+                    if matches!(error, ConnectError::Foreign(_)) {
+                        tracing::warn!(%error, "no supervisor");
+                    } else {
+                        tracing::debug!(%error, "no supervisor yet");
+                    }
                     pause = (pause * 2).min(RETRY_LAST);
                 }
             }

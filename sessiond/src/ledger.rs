@@ -90,6 +90,10 @@ fn mean(db: &Connection, cage: &CageView, body: EventBody, at_ms: i64) -> Result
         EventBody::CageLimits { enforced, .. } => cages::set_enforced(db, cage.id, &enforced)?,
         EventBody::CageSuspended(_) => cage_suspended(db, cage.id, at_ms)?,
         EventBody::CageResumed { .. } => cage_resumed(db, cage.id, at_ms)?,
+        EventBody::CageUnreachable { build, message } => {
+            cages::set_broker(db, cage.id, build.as_deref(), Some(&message))?;
+        }
+        EventBody::CageAdopted {} => cages::set_broker(db, cage.id, None, None)?,
         EventBody::CageExited { exit } => cage_exited(db, cage.id, &exit, at_ms)?,
         EventBody::CageGone {} => {
             cage_gone(db, cage.id, at_ms)?;
@@ -110,7 +114,6 @@ fn mean(db: &Connection, cage: &CageView, body: EventBody, at_ms: i64) -> Result
         | EventBody::CageLimit { .. }
         | EventBody::CageStats { .. }
         | EventBody::CageAdmin { .. }
-        | EventBody::CageAdopted {}
         | EventBody::CageZygoteReplaced {}
         | EventBody::PtyRole { .. }
         | EventBody::PtyOutputThrottled { .. }

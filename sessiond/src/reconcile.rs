@@ -68,7 +68,12 @@ fn known(db: &Connection, cage: &CageView, state: CageState, todo: &mut Todo) ->
     match state.phase {
         Phase::Starting => {}
         Phase::Running | Phase::Suspended | Phase::Ending => {
-            never_begun(db, cage, &state)?;
+            let (build, unreachable) = (state.build.as_deref(), state.unreachable.as_deref());
+            cages::set_broker(db, cage.id, build, unreachable)?;
+            // What is known of the terminals of one that cannot be asked is old.
+            if unreachable.is_none() {
+                never_begun(db, cage, &state)?;
+            }
             cages::set_started(db, cage.id, state.pid, state.started_at_ms)?;
             ledger::run_started(db, cage.run, state.started_at_ms)?;
             match (cage.phase, state.phase) {

@@ -32,17 +32,22 @@ type Counts = Arc<Mutex<HashMap<u32, usize>>>;
 pub async fn serve(listener: UnixListener, router: Router, mut stop: watch::Receiver<bool>) {
     let counts = Counts::default();
     let mut connections = JoinSet::new();
+    let mut exhausted = false;
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _address)) => match admit(stream, &counts) {
                     Ok(admitted) => {
+                        exhausted = false;
                         connections.spawn(connection(admitted, router.clone(), stop.clone()));
                     }
                     Err(error) => tracing::debug!(%error, "a connection is not served"),
                 },
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    tracing::warn!(%error, "accept");
+                    if !std::mem::replace(&mut exhausted, true) {
+                        tracing::error!(%error, "accept; it is tried again until it works");
+                    }
                     tokio::time::sleep(EXHAUSTED_PAUSE).await;
                 }
             },

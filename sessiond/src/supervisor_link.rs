@@ -40,6 +40,8 @@ pub enum ConnectError {
     Io(#[from] io::Error),
     #[error("the supervisor said no hello that we understand: {0}")]
     Hello(String),
+    #[error("the supervisor cannot be talked to: {0}")]
+    Foreign(WireError),
 }
 
 #[derive(Debug)]
@@ -206,6 +208,7 @@ pub async fn document(reply: Reply) -> Result<Vec<u8>, WireError> {
 /// Nobody is there, or it is not a supervisor that we can talk to.
 pub async fn connect(
     path: &Path,
+    ours: &Hello,
     listener: &OwnedFd,
 ) -> Result<(Connection, Incoming), ConnectError> {
     let owned = path.to_owned();
@@ -216,11 +219,12 @@ pub async fn connect(
         .map_err(|error| ConnectError::Absent(path.to_owned(), error))?;
     let pid = link::Peer::of(&packets)?.pid;
     let packets = Arc::new(AsyncPackets::new(packets)?);
-    let hello = Message::Hello(Hello::ours()).to_bytes();
+    let hello = Message::Hello(ours.clone()).to_bytes();
     packets.send(&hello, &[listener.as_fd()]).await?;
     let theirs = tokio::time::timeout(HELLO_TIMEOUT, hello_of(&packets))
         .await
         .map_err(|_elapsed| ConnectError::Hello("none came".to_owned()))??;
+    ours.agree(&theirs).map_err(ConnectError::Foreign)?;
     let shared = Arc::new(Shared::default());
     let (outgoing, outgoing_queue) = mpsc::channel(OUTGOING);
     let (incoming, events) = mpsc::channel(INCOMING);
@@ -236,10 +240,7 @@ async fn hello_of(packets: &AsyncPackets) -> Result<Hello, ConnectError> {
         return Err(ConnectError::Hello("it closed".to_owned()));
     };
     match Message::parse(&packet.bytes) {
-        Ok(Message::Hello(hello)) if hello.is_compatible() => Ok(hello),
-        Ok(Message::Hello(hello)) => {
-            Err(ConnectError::Hello(format!("version {} of the protocol", hello.proto)))
-        }
+        Ok(Message::Hello(hello)) => Ok(hello),
         Ok(Message::Request(_) | Message::Answer(_) | Message::Notify(_)) => {
             Err(ConnectError::Hello("another frame first".to_owned()))
         }

@@ -30,18 +30,24 @@ pub(crate) enum BrokerLinkError {
     Io(#[from] std::io::Error),
     #[error("the broker closed its link before it said hello")]
     Closed,
-    #[error("the broker speaks protocol {0}, and this supervisor does not")]
-    Protocol(u32),
+    #[error("nobody listens for it: {0}")]
+    Absent(LinkError),
+    #[error("{error}")]
+    Foreign { theirs: Hello, error: WireError },
     #[error("the broker's first message was no hello")]
     NoHello,
 }
 
 pub(crate) struct BrokerLink {
     packets: AsyncPackets,
+    /// What the broker said of itself.
+    pub(crate) hello: Hello,
+    is_same_build: bool,
     next_id: Cell<u64>,
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<Reply>>>,
     reader: RefCell<Option<AbortHandle>>,
     closed: Cell<bool>,
+    broke_rules: Cell<bool>,
 }
 
 impl fmt::Debug for BrokerLink {
@@ -62,25 +68,31 @@ impl BrokerLink {
     /// Says hello, hears hello, and starts the reader. The notices end when the link does.
     pub(crate) async fn open(
         packets: Packets,
+        ours: &Hello,
         on_event: OnEvent,
     ) -> Result<(Rc<Self>, mpsc::Receiver<BrokerNotice>), BrokerLinkError> {
         let packets = AsyncPackets::new(packets)?;
-        packets.send(&Message::Hello(Hello::ours()).to_bytes(), &[]).await?;
+        packets.send(&Message::Hello(ours.clone()).to_bytes(), &[]).await?;
         let first = packets.recv().await?.ok_or(BrokerLinkError::Closed)?;
-        match Message::parse(&first.bytes) {
-            Ok(Message::Hello(hello)) if hello.is_compatible() => {}
-            Ok(Message::Hello(hello)) => return Err(BrokerLinkError::Protocol(hello.proto)),
+        let hello = match Message::parse(&first.bytes) {
+            Ok(Message::Hello(hello)) => hello,
             Ok(Message::Request(_) | Message::Answer(_) | Message::Notify(_)) | Err(_) => {
                 return Err(BrokerLinkError::NoHello);
             }
+        };
+        if let Err(error) = ours.agree(&hello) {
+            return Err(BrokerLinkError::Foreign { theirs: hello, error });
         }
         let (notices, received) = mpsc::channel(NOTICES_MAX);
         let link = Rc::new(Self {
             packets,
+            is_same_build: hello == *ours,
+            hello,
             next_id: Cell::new(1),
             waiting: RefCell::default(),
             reader: RefCell::default(),
             closed: Cell::new(false),
+            broke_rules: Cell::new(false),
         });
         let task = tokio::task::spawn_local(read(Rc::clone(&link), notices, on_event));
         link.reader.replace(Some(task.abort_handle()));
@@ -106,11 +118,28 @@ impl BrokerLink {
             return Err(gone());
         }
         let reply = receiver.await.map_err(|_dropped| gone())?;
-        reply.result.map(|value| (value, reply.fds))
+        match reply.result {
+            Ok(value) => Ok((value, reply.fds)),
+            Err(error) => Err(self.explained(error)),
+        }
+    }
+
+    /// A broker of another build may not know a request, or a part of it.
+    fn explained(&self, mut error: WireError) -> WireError {
+        if error.code == ErrorCode::BadRequest && !self.is_same_build {
+            let (said, build) = (&error.message, &self.hello);
+            error.message = format!("the cage was started by {build}, which answers: {said}");
+        }
+        error
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.get()
+    }
+
+    /// Closed because of what it said: it is not ours any more.
+    pub(crate) fn broke_rules(&self) -> bool {
+        self.broke_rules.get()
     }
 
     /// Ends the reader, and with it the notices.
@@ -131,7 +160,11 @@ impl BrokerLink {
 }
 
 fn gone() -> WireError {
-    WireError::new(ErrorCode::Gone, "the cage has no broker any more; it is ending or gone")
+    WireError::new(
+        ErrorCode::Gone,
+        "the link to the cage's broker has ended: the cage is ending or gone, or descriptors ran out; \
+         look with `mews inspect`",
+    )
 }
 
 async fn read(link: Rc<BrokerLink>, notices: mpsc::Sender<BrokerNotice>, on_event: OnEvent) {
@@ -140,6 +173,7 @@ async fn read(link: Rc<BrokerLink>, notices: mpsc::Sender<BrokerNotice>, on_even
             Ok(Some(packet)) => {
                 if !take(&link, packet, &notices, &on_event) {
                     tracing::warn!("a broker spoke out of turn; its link is closed");
+                    link.broke_rules.set(true);
                     break;
                 }
             }
@@ -188,7 +222,7 @@ mod tests {
         let (ours, theirs) = Packets::pair().unwrap();
         let broker = AsyncPackets::new(theirs).unwrap();
         broker.send(&Message::Hello(Hello::ours()).to_bytes(), &[]).await.unwrap();
-        let (link, notices) = BrokerLink::open(ours, on_event).await.unwrap();
+        let (link, notices) = BrokerLink::open(ours, &Hello::ours(), on_event).await.unwrap();
         broker.recv().await.unwrap().unwrap();
         (link, notices, broker)
     }
@@ -232,6 +266,42 @@ mod tests {
             assert_eq!(answer.unwrap_err().code, ErrorCode::Gone);
             assert!(notices.recv().await.is_none());
             assert!(link.is_closed());
+        });
+    }
+
+    #[test]
+    fn a_broker_of_a_build_that_nobody_here_speaks_is_named() {
+        run(async {
+            let (ours, theirs) = Packets::pair().unwrap();
+            let broker = AsyncPackets::new(theirs).unwrap();
+            let hello =
+                |proto| Hello { proto, lowest: Some(proto - 1), build: format!("0.{proto}") };
+            broker.send(&Message::Hello(hello(2)).to_bytes(), &[]).await.unwrap();
+            let opened = BrokerLink::open(ours, &hello(4), Rc::new(|_| true)).await;
+            let Err(BrokerLinkError::Foreign { theirs, error }) = opened else { panic!("opened") };
+            assert_eq!(theirs, hello(2));
+            assert_eq!(error.code, ErrorCode::VersionMismatch);
+        });
+    }
+
+    #[test]
+    fn a_request_that_an_older_broker_does_not_know_is_answered_with_its_name() {
+        run(async {
+            let (ours, theirs) = Packets::pair().unwrap();
+            let broker = AsyncPackets::new(theirs).unwrap();
+            let old = Hello { build: "0.0.9".into(), ..Hello::ours() };
+            broker.send(&Message::Hello(old).to_bytes(), &[]).await.unwrap();
+            let opened = BrokerLink::open(ours, &Hello::ours(), Rc::new(|_| true)).await;
+            let (link, _notices) = opened.unwrap();
+            broker.recv().await.unwrap().unwrap();
+            let serve = async {
+                broker.recv().await.unwrap().unwrap();
+                let unknown = WireError::new(ErrorCode::BadRequest, "unknown variant `go`");
+                broker.send(&Message::answer(1, Err(unknown)).to_bytes(), &[]).await.unwrap();
+            };
+            let (answer, ()) = tokio::join!(link.call(&BrokerRequest::Go, &[]), serve);
+            let words = answer.unwrap_err().message;
+            assert!(words.contains("mews 0.0.9") && words.contains("unknown variant"), "{words}");
         });
     }
 

@@ -12,6 +12,7 @@ use crate::clock;
 use crate::files;
 use crate::outbox::{Heard, Journal, Tail, parse};
 use crate::pump::Dirty;
+use crate::unreachable::Unreachable;
 use ::cage::cgroup::CageCgroup;
 use ::cage::plan::{CagePlan, Limits};
 use link::PidFd;
@@ -45,6 +46,8 @@ pub(crate) struct Cage {
     broker: RefCell<Option<Rc<BrokerLink>>>,
     handles: RefCell<Handles>,
     ending: Cell<Option<Cause>>,
+    unreachable: RefCell<Option<Unreachable>>,
+    record_is_late: Cell<bool>,
     /// Suspend and resume, one at a time.
     turns: Mutex<()>,
     /// `<state>/cages/<id>`.
@@ -70,6 +73,8 @@ impl Cage {
             broker: RefCell::default(),
             handles: RefCell::default(),
             ending: Cell::new(None),
+            unreachable: RefCell::default(),
+            record_is_late: Cell::new(false),
             turns: Mutex::default(),
             folder,
             dirty,
@@ -125,16 +130,31 @@ impl Cage {
     }
 
     pub(crate) fn broker(&self) -> Result<Rc<BrokerLink>, WireError> {
+        if let Some(why) = self.unreachable() {
+            return Err(why.into());
+        }
         let broker = self.broker.borrow().clone().filter(|link| !link.is_closed());
         broker.ok_or_else(|| {
             WireError::new(ErrorCode::Gone, "the cage has ended; only its records are left")
         })
     }
 
+    pub(crate) fn broker_broke_rules(&self) -> bool {
+        self.broker.borrow().as_ref().is_some_and(|link| link.broke_rules())
+    }
+
     pub(crate) fn set_broker(&self, link: Option<Rc<BrokerLink>>) {
         if let Some(old) = self.broker.replace(link) {
             old.close();
         }
+    }
+
+    pub(crate) fn unreachable(&self) -> Option<Unreachable> {
+        self.unreachable.borrow().clone()
+    }
+
+    pub(crate) fn set_unreachable(&self, why: Option<Unreachable>) {
+        self.unreachable.replace(why);
     }
 
     pub(crate) fn handles(&self) -> std::cell::Ref<'_, Handles> {
@@ -172,8 +192,34 @@ impl Cage {
 
     /// The same where there is nothing left to refuse.
     pub(crate) fn tell_end(&self, body: &EventBody) {
-        if let Err(error) = self.tell(body) {
-            tracing::error!(cage = %self.id, %error, "an event could not be written");
+        if let Err(error) = self.journal.borrow_mut().append_late(clock::now_ms(), body) {
+            tracing::error!(cage = %self.id, %error, "an event waits until it can be written");
+            self.dirty.mark_late();
+        }
+        self.dirty.mark(self.id);
+    }
+
+    pub(crate) fn events_are_late(&self) -> bool {
+        self.journal.borrow().is_late()
+    }
+
+    /// # Errors
+    /// There is no room yet.
+    pub(crate) fn write_late_events(&self) -> io::Result<()> {
+        let written = self.journal.borrow_mut().write_late();
+        self.dirty.mark(self.id);
+        written
+    }
+
+    pub(crate) fn record_is_late(&self) -> bool {
+        self.record_is_late.get()
+    }
+
+    /// Whether the newest record is on the disk.
+    pub(crate) fn set_record_late(&self, late: bool) {
+        self.record_is_late.set(late);
+        if late {
+            self.dirty.mark_late();
         }
     }
 
@@ -184,6 +230,13 @@ impl Cage {
 
     pub(crate) fn has_told(&self, kind: &str) -> bool {
         self.journal.borrow().newest_of(kind).is_some()
+    }
+
+    /// Whether the last word is that its broker cannot be talked to.
+    pub(crate) fn told_unreachable(&self) -> bool {
+        let journal = self.journal.borrow();
+        let newest = |kind| journal.newest_of(kind).map_or(0, |(seq, _at_ms)| seq);
+        newest("cage.unreachable") > newest("cage.adopted")
     }
 
     /// Since when it stands still by what was told; none: the last word is that it goes on.
@@ -216,7 +269,7 @@ impl Cage {
     /// Unacknowledged events of one source after `seq`, oldest first.
     pub(crate) fn events_after(&self, source: Source, seq: u64) -> Vec<Event> {
         if source == Source::Supervisor {
-            return self.journal.borrow().after(seq);
+            return self.journal.borrow_mut().after(seq);
         }
         let seq = seq.max(self.heard.borrow().acknowledged());
         let tail = self.heard.borrow().after(seq);
@@ -224,7 +277,9 @@ impl Cage {
             Tail::Memory(events) => events,
             Tail::File => {
                 let mut events = self.broker_events();
-                events.retain(|event| event.seq > seq);
+                // Beyond the newest is what nobody may be told.
+                let newest = self.heard.borrow().newest();
+                events.retain(|event| event.seq > seq && event.seq <= newest);
                 if events.is_empty() { self.heard.borrow().recent() } else { events }
             }
         }
@@ -258,6 +313,14 @@ impl Cage {
         serde_json::from_slice(&bytes).ok()
     }
 
+    /// The version of its broker, if that has said it.
+    fn build(&self) -> Option<String> {
+        match self.unreachable() {
+            Some(why) => why.build,
+            None => self.broker.borrow().as_ref().map(|link| link.hello.build.clone()),
+        }
+    }
+
     /// The row of this cage in a snapshot; terminals as last recorded.
     pub(crate) fn state(&self) -> CageState {
         let record = self.record.borrow();
@@ -275,6 +338,8 @@ impl Cage {
             enforced: record.enforced.clone(),
             exit: record.exit.clone(),
             ptys: record.ptys.clone(),
+            build: self.build(),
+            unreachable: self.unreachable().map(|why| why.message),
             broker_seq: self.heard.borrow().newest(),
             supervisor_seq: self.journal.borrow().newest(),
         }

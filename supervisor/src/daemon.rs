@@ -4,7 +4,7 @@ use crate::files;
 use crate::host::Host;
 use crate::signals::Asked;
 use crate::supervisor::{Stop, Supervisor};
-use crate::{equip, reconcile, server, service, sessiond, signals};
+use crate::{equip, late, reconcile, server, service, sessiond, signals};
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
@@ -22,6 +22,20 @@ pub(crate) async fn run(
     ready: Option<OwnedFd>,
     given: Option<OwnedFd>,
 ) -> anyhow::Result<()> {
+    let word = ready.as_ref().map(OwnedFd::try_clone).transpose()?;
+    let run = run_until_stopped(host, ready, given).await;
+    if let (Err(error), Some(word)) = (&run, word) {
+        // Where nobody waits any more, the log has it; a disk that is full has not.
+        let _nobody = writeln!(File::from(word), "failed {error:#}");
+    }
+    run
+}
+
+async fn run_until_stopped(
+    host: Host,
+    ready: Option<OwnedFd>,
+    given: Option<OwnedFd>,
+) -> anyhow::Result<()> {
     let _lock = lock(&host)?;
     let mut signals = signals::Signals::register()?;
     let supervisor = equip(host)?;
@@ -31,6 +45,7 @@ pub(crate) async fn run(
     let listener = server::bind(&supervisor).context("supervisor.sock")?;
     let serving = tokio::task::spawn_local(server::run(listener, Rc::clone(&supervisor)));
     let keeper = tokio::task::spawn_local(sessiond::keep(Rc::clone(&supervisor)));
+    tokio::task::spawn_local(late::write(Rc::clone(&supervisor)));
     tokio::task::spawn_local(say_ready(Rc::clone(&supervisor), ready));
     tracing::info!(root = supervisor.host.is_root(), cages = supervisor.living().len(), "ready");
     loop {
@@ -51,14 +66,14 @@ pub(crate) async fn run(
         }
     }
     service::say_stopping();
-    keeper.await.context("ending sessiond")?;
+    let kept = keeper.await.context("ending sessiond")?;
     watchdog.abort();
     serving.abort();
     if supervisor.living().is_empty() {
         supervisor.layout.tidy();
     }
     files::remove_any(&supervisor.host.dirs.supervisor_socket())?;
-    Ok(())
+    kept.map_err(Into::into)
 }
 
 /// Held for life. The CLI's `<run>/lock` is another one: it guards the starting.

@@ -50,6 +50,9 @@ pub(crate) async fn end(
     if cage.phase() == Phase::Gone {
         return Ok(());
     }
+    if let Some(why) = cage.unreachable() {
+        return Err(why.into());
+    }
     failpoint::reach("end.asked");
     doom(supervisor, cage, Doomed { cause, gently: true });
     announce(cage, cause).await;
@@ -97,7 +100,9 @@ pub(crate) async fn end_brokers(supervisor: &Supervisor) {
 
 /// Carries out what an earlier supervisor was told.
 pub(crate) async fn carry_out(supervisor: Rc<Supervisor>, cage: Rc<Cage>, order: Doomed) {
-    let done = if order.gently {
+    // Nobody can ask it to end; it was to end all the same.
+    let gently = order.gently && cage.unreachable().is_none();
+    let done = if gently {
         end(&supervisor, &cage, order.cause).await
     } else {
         kill(&supervisor, &cage, order.cause).await

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use wire::dirs::Dirs;
+use wire::hello::{self, Hello};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostError {
@@ -38,6 +39,8 @@ pub(crate) struct Host {
     pub(crate) gid: u32,
     pub(crate) one_shot: bool,
     pub(crate) sessiond: Ids,
+    /// What we say of ourselves on every link.
+    pub(crate) hello: Hello,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +68,9 @@ impl Host {
             dirs.run.push(&name);
             dirs.state.push(&name);
         }
-        Ok(Self { dirs, homes, mode, uid, gid, one_shot, sessiond })
+        let speaks = link::failpoint::variable(hello::SPEAKS);
+        let hello = Hello::speaking("mews-supervisor", speaks.as_deref());
+        Ok(Self { dirs, homes, mode, uid, gid, one_shot, sessiond, hello })
     }
 
     pub(crate) fn is_root(&self) -> bool {

@@ -21,6 +21,7 @@ mod ending;
 mod files;
 mod host;
 mod last_words;
+mod late;
 mod launch;
 mod layers;
 mod limits;
@@ -46,6 +47,7 @@ mod suspend;
 #[expect(unsafe_code, reason = "fork, mounts and the like, which nix does not wrap safely")]
 mod sys;
 mod uids;
+mod unreachable;
 mod upstream;
 mod workspace;
 

@@ -35,7 +35,7 @@ pub(crate) async fn run(host: Host, caller: OwnedFd) -> anyhow::Result<()> {
 async fn serve(host: Host, caller: OwnedFd) -> anyhow::Result<()> {
     let mut signals = signals::Signals::register()?;
     let supervisor = equip(host)?;
-    let link = upstream::serve(Packets::from_fd(caller), Rc::clone(&supervisor));
+    let link = upstream::serve(Packets::from_fd(caller), None, Rc::clone(&supervisor));
     let result = tokio::select! {
         result = link => result,
         why = supervisor.stopped() => {

@@ -16,7 +16,11 @@ use wire::{CageId, Event, EventBody, Source};
 pub(crate) struct Journal {
     cage: CageId,
     file: File,
+    /// Length of its whole lines.
+    bytes: u64,
     newest: u64,
+    /// What the disk was too full for, oldest first; it is sent when it is written.
+    unwritten: VecDeque<Event>,
     pending: VecDeque<Event>,
     /// By type: number and time of the newest that was ever written.
     told: BTreeMap<String, (u64, i64)>,
@@ -39,26 +43,71 @@ impl Journal {
         }
         let newest = events.last().map_or(0, |event| event.seq);
         let told = events.iter().map(|e| (e.kind.clone(), (e.seq, e.at_ms))).collect();
-        Ok(Self { cage, file, newest, pending: events.into(), told })
+        let (bytes, unwritten) = (whole, VecDeque::new());
+        Ok(Self { cage, file, bytes, newest, unwritten, pending: events.into(), told })
     }
 
     /// # Errors
-    /// The event is not in the file and must not be sent.
+    /// The event is not in the file and is not sent.
     pub(crate) fn append(&mut self, at_ms: i64, body: &EventBody) -> io::Result<()> {
-        let event = Event::new(self.cage, Source::Supervisor, self.newest + 1, at_ms, body);
-        self.file.write_all(&line(&event))?;
+        self.write_late()?;
+        let event = self.numbered(at_ms, body);
+        self.write(event)
+    }
+
+    /// The same for what has happened anyhow: it waits until the file takes it.
+    ///
+    /// # Errors
+    /// It waits.
+    pub(crate) fn append_late(&mut self, at_ms: i64, body: &EventBody) -> io::Result<()> {
+        let event = self.numbered(at_ms, body);
+        self.told.insert(event.kind.clone(), (event.seq, event.at_ms));
+        self.unwritten.push_back(event);
+        self.write_late()
+    }
+
+    fn numbered(&self, at_ms: i64, body: &EventBody) -> Event {
+        let seq = self.newest + 1 + self.unwritten.len() as u64;
+        Event::new(self.cage, Source::Supervisor, seq, at_ms, body)
+    }
+
+    pub(crate) fn is_late(&self) -> bool {
+        !self.unwritten.is_empty()
+    }
+
+    /// # Errors
+    /// There is no room yet.
+    pub(crate) fn write_late(&mut self) -> io::Result<()> {
+        while let Some(event) = self.unwritten.front().cloned() {
+            self.write(event)?;
+            self.unwritten.pop_front();
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, event: Event) -> io::Result<()> {
+        let line = line(&event);
+        if let Err(error) = self.file.write_all(&line) {
+            // The next line must not begin behind a part of this one.
+            self.file.set_len(self.bytes)?;
+            return Err(error);
+        }
+        self.bytes += line.len() as u64;
         self.newest = event.seq;
         self.told.insert(event.kind.clone(), (event.seq, event.at_ms));
         self.pending.push_back(event);
         Ok(())
     }
 
+    /// Of those that are written.
     pub(crate) fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// What is not acknowledged, after `seq`.
-    pub(crate) fn after(&self, seq: u64) -> Vec<Event> {
+    /// What is written and not acknowledged, after `seq`. What waits for room is tried once more.
+    pub(crate) fn after(&mut self, seq: u64) -> Vec<Event> {
+        // They wait on.
+        let _full = self.write_late();
         self.pending.iter().filter(|event| event.seq > seq).cloned().collect()
     }
 
@@ -215,6 +264,30 @@ mod tests {
         assert_eq!(journal.newest_of("cage.adopted"), Some((3, 3)));
         assert_eq!(journal.newest_of("cage.gone"), Some((2, 2)));
         assert_eq!(journal.newest_of("cage.exited"), None);
+    }
+
+    #[test]
+    fn what_a_full_disk_did_not_take_is_written_in_order_when_it_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("e.jsonl");
+        let cage = CageId::new();
+        let mut journal = Journal::open(&path, cage).unwrap();
+        journal.append(1, &EventBody::CageStarted { pid: 4 }).unwrap();
+        // Each write gives ENOSPC.
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let disk = std::mem::replace(&mut journal.file, full);
+        assert!(journal.append(2, &EventBody::CageAdopted {}).is_err());
+        assert!(journal.append_late(3, &EventBody::CageResumed { suspended_ms: 1 }).is_err());
+        assert!(journal.append_late(4, &EventBody::CageGone {}).is_err());
+        assert!(journal.append(5, &EventBody::CageAdopted {}).is_err(), "it would overtake them");
+        assert_eq!((seqs(&journal.after(0)), journal.newest()), (vec![1], 1));
+        assert_eq!(journal.newest_of("cage.gone"), Some((3, 4)));
+        journal.file = disk;
+        assert_eq!(seqs(&journal.after(0)), [1, 2, 3]);
+        journal.append(6, &EventBody::CageAdopted {}).unwrap();
+        let events = Journal::open(&path, cage).unwrap().after(0);
+        assert_eq!(seqs(&events), [1, 2, 3, 4]);
+        assert_eq!(events[2].kind, "cage.gone");
     }
 
     #[test]

@@ -15,12 +15,22 @@ use wire::{CageId, Event, Source};
 pub(crate) struct Dirty {
     cages: RefCell<BTreeSet<CageId>>,
     notify: Notify,
+    late: Notify,
 }
 
 impl Dirty {
     pub(crate) fn mark(&self, cage: CageId) {
         self.cages.borrow_mut().insert(cage);
         self.notify.notify_one();
+    }
+
+    /// The disk did not take something.
+    pub(crate) fn mark_late(&self) {
+        self.late.notify_one();
+    }
+
+    pub(crate) async fn something_late(&self) {
+        self.late.notified().await;
     }
 
     async fn next(&self) -> BTreeSet<CageId> {

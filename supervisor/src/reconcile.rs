@@ -6,6 +6,7 @@
 //! | gone | a group of its name is there | remove that, then the same as: |
 //! | gone | – | keep its files for lists and logs until it is forgotten |
 //! | went | its broker lives | adopt it, and carry out what it was told to do |
+//! | went | its broker lives, and cannot be talked to | it lives on, and can be killed (`unreachable.rs`) |
 //! | went | its broker never had a command | nothing ran: as below |
 //! | went | its broker is dead | kill what is left, write the exit that nobody wrote |
 //! | not went | – | nothing ran: kill what is left, say that it failed |
@@ -13,7 +14,7 @@
 //! A cgroup or run folder of a cage without a record does not exist: the record is written first and
 //! removed last.
 
-use crate::broker_link::BrokerLink;
+use crate::broker_link::{BrokerLink, BrokerLinkError};
 use crate::cage::phase::Moment;
 use crate::cage::record::Record;
 use crate::cage::{Cage, driver};
@@ -25,18 +26,26 @@ use crate::limits;
 use crate::outbox::Journal;
 use crate::supervisor::Supervisor;
 use crate::suspend;
+use crate::unreachable::{self, Notices, Opening};
 use ::cage::cgroup::{self, CageCgroup};
 use ::cage::plan::CagePlan;
-use link::{Packets, failpoint};
+use link::{LinkError, Packets, failpoint};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 use wire::broker::{BrokerRequest, BrokerState};
+use wire::hello::Hello;
 use wire::supervisor::Phase;
 use wire::{Cause, EventBody, Exit, control};
 
-/// A living broker answers at once; one that does not in this time is lost.
+/// A living broker says hello at once; one that does not in this time is waited for on the side, so that
+/// a few that are stopped do not hold up the start.
+const HELLO_DEADLINE: Duration = Duration::from_secs(2);
+/// One that has said hello has this long to tell its state.
 const ADOPT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Descriptors may be there again by then: nobody tells.
+const AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
@@ -101,10 +110,12 @@ async fn take_over(
             driver::remove_groups(&cage);
             keep(supervisor, &cage).await;
         }
-        Fate::Adopt => match adopt(supervisor, &cage).await {
-            Adopted::Yes => {}
-            Adopted::Idle => discard(supervisor, &cage).await,
-            Adopted::Deaf => bury(supervisor, &cage).await,
+        Fate::Adopt => match connect(supervisor, &cage).await {
+            Ok(notices) => adopt(supervisor, &cage, notices).await,
+            Err(Missed::Dead) => bury(supervisor, &cage).await,
+            Err(_unheard) if never_began(&cage) => discard(supervisor, &cage).await,
+            Err(Missed::Foreign(theirs)) => unreachable::foreign(supervisor, &cage, theirs),
+            Err(Missed::Silent(opening)) => unreachable::silent(supervisor, &cage, opening),
         },
         Fate::Bury if never_began(&cage) => discard(supervisor, &cage).await,
         Fate::Bury => bury(supervisor, &cage).await,
@@ -158,7 +169,8 @@ async fn keep(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
         supervisor.remove_run_files(cage.id);
         return;
     };
-    let notices = connect(supervisor, cage).await;
+    // Whom we cannot talk to ends by itself.
+    let notices = connect(supervisor, cage).await.ok();
     let (supervisor, cage) = (Rc::clone(supervisor), Rc::clone(cage));
     tokio::task::spawn_local(async move {
         driver::broker_ended(&cage, &handle, process.pid).await;
@@ -174,21 +186,21 @@ fn never_began(cage: &Cage) -> bool {
         && !cage.broker_events().iter().any(|event| event.kind == "pty.allocated")
 }
 
-/// How a broker takes a new supervisor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Adopted {
-    Yes,
-    /// It was told to go, and then nobody was left to give it its first command.
-    Idle,
-    /// It does not answer.
-    Deaf,
+/// Why a living broker was not heard.
+enum Missed {
+    /// It listens no more, or speaks nonsense: its cage ends with it.
+    Dead,
+    /// It speaks no version of the protocol that we do.
+    Foreign(Hello),
+    /// It has not answered yet: it is stopped, or the machine is that slow.
+    Silent(Opening),
 }
 
-async fn adopt(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) -> Adopted {
-    let Some(notices) = connect(supervisor, cage).await else { return Adopted::Deaf };
+/// Drives it on, or, if nobody was left to give it its first command, ends it.
+pub(crate) async fn adopt(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>, notices: Notices) {
     let state = ask_state(cage).await;
     if state.as_ref().is_some_and(|state| state.ptys.is_empty() && state.exit.is_none()) {
-        return Adopted::Idle;
+        return discard(supervisor, cage).await;
     }
     failpoint::reach("adopt.connected");
     if !cage.has_told("cage.started") {
@@ -201,11 +213,15 @@ async fn adopt(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) -> Adopted {
     limits::take_over(supervisor, cage).await;
     let driver = driver::run_adopted(Rc::clone(supervisor), Rc::clone(cage), notices, state);
     tokio::task::spawn_local(driver);
+    carry_out(supervisor, cage);
+}
+
+/// What an earlier supervisor was told to do with it.
+pub(crate) fn carry_out(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
     if let Some(order) = cage.record().doomed {
         let carried_out = ending::carry_out(Rc::clone(supervisor), Rc::clone(cage), order);
         tokio::task::spawn_local(carried_out);
     }
-    Adopted::Yes
 }
 
 /// A suspension that was complete stays; one that was only begun, or half undone, is undone.
@@ -225,13 +241,63 @@ async fn take_over_stillness(
     }
 }
 
-async fn connect(
-    supervisor: &Supervisor,
-    cage: &Rc<Cage>,
-) -> Option<tokio::sync::mpsc::Receiver<wire::broker::BrokerNotice>> {
-    let packets = Packets::connect(&supervisor.socket_path(cage.id)).ok()?;
-    let opened = BrokerLink::open(packets, cage.listener());
-    let (link, notices) = tokio::time::timeout(ADOPT_DEADLINE, opened).await.ok()?.ok()?;
+async fn connect(supervisor: &Supervisor, cage: &Rc<Cage>) -> Result<Notices, Missed> {
+    let mut opening = opening(supervisor, cage);
+    match tokio::time::timeout(HELLO_DEADLINE, &mut opening).await {
+        Ok(Ok((link, notices))) => {
+            cage.set_broker(Some(link));
+            Ok(notices)
+        }
+        Ok(Err(BrokerLinkError::Foreign { theirs, .. })) => Err(Missed::Foreign(theirs)),
+        Ok(Err(error)) => {
+            tracing::warn!(cage = %cage.id, %error, "a broker is lost");
+            Err(Missed::Dead)
+        }
+        Err(_late) => Err(Missed::Silent(opening)),
+    }
+}
+
+/// Connects, as soon as there are descriptors for it, and hears hello.
+fn opening(supervisor: &Supervisor, cage: &Rc<Cage>) -> Opening {
+    let (hello, listener) = (supervisor.host.hello.clone(), cage.listener());
+    let path = supervisor.socket_path(cage.id);
+    Box::pin(async move {
+        loop {
+            match Packets::connect(&path) {
+                Ok(packets) => return BrokerLink::open(packets, &hello, listener).await,
+                Err(error) if is_absent(&error) => return Err(BrokerLinkError::Absent(error)),
+                Err(error) => tracing::debug!(%error, "a broker cannot be connected to yet"),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    })
+}
+
+fn is_absent(error: &LinkError) -> bool {
+    let LinkError::Io(error) = error else { return false };
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+/// A link that has ended although its broker lives: one side had no descriptors left for what was
+/// passed. It is made anew; what was told meanwhile is told again. `None`: the broker is dead, or not
+/// ours any more.
+pub(crate) async fn reconnect(supervisor: &Supervisor, cage: &Rc<Cage>) -> Option<Notices> {
+    let broker = cage.handles().broker.clone()?;
+    if cage.broker_broke_rules() {
+        return None;
+    }
+    let again = async {
+        // One that lets go of each new link is not to keep us busy.
+        tokio::time::sleep(AGAIN).await;
+        opening(supervisor, cage).await
+    };
+    let opened = tokio::select! {
+        opened = again => opened,
+        () = launch::wait_for(&broker) => return None,
+    };
+    let opened = opened.inspect_err(|error| tracing::warn!(cage = %cage.id, %error, "broker"));
+    let (link, notices) = opened.ok()?;
+    tracing::info!(cage = %cage.id, "the link to a broker is made anew");
     cage.set_broker(Some(link));
     Some(notices)
 }

@@ -215,7 +215,10 @@ pub(crate) async fn scrollback(_supervisor: Rc<Supervisor>, call: Call) -> Reply
             Ok((value, fds)) => return Ok((value, fds)),
         }
     }
-    Ok((Value::Null, vec![stored(&cage, pty, form)?]))
+    let kept = stored(&cage, pty, form);
+    // Of a cage that lives, that nothing is kept would be no answer.
+    let kept = kept.map_err(|nothing| cage.unreachable().map_or(nothing, WireError::from))?;
+    Ok((Value::Null, vec![kept]))
 }
 
 /// What an ended cage left on disk.

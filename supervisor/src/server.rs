@@ -8,6 +8,10 @@ use nix::unistd::{Gid, Uid, chown};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::time::Duration;
+
+/// Without descriptors or memory left: nobody tells when there are some again.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Binds the socket: of sessiond's uid, 0600.
 pub(crate) fn bind(supervisor: &Supervisor) -> io::Result<Listener> {
@@ -23,23 +27,30 @@ pub(crate) async fn run(listener: Listener, supervisor: Rc<Supervisor>) -> io::R
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     fcntl(&listener, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     let watched = link::nonblocking::watch_input(listener.as_fd().try_clone_to_owned()?)?;
+    let mut exhausted = false;
     loop {
         let mut ready = watched.readable().await?;
         match listener.accept() {
-            Ok(packets) => welcome(packets, &supervisor),
+            Ok(packets) => {
+                exhausted = false;
+                welcome(packets, &supervisor);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-            // EMFILE, ENOMEM: the peer waits in the backlog; one turn of everybody else first.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // EMFILE, ENOMEM: the peer waits in the backlog.
             Err(error) => {
-                tracing::error!(%error, "accept");
-                tokio::task::yield_now().await;
+                if !std::mem::replace(&mut exhausted, true) {
+                    tracing::error!(%error, "accept; it is tried again until it works");
+                }
+                tokio::time::sleep(EXHAUSTED_PAUSE).await;
             }
         }
     }
 }
 
 fn welcome(packets: Packets, supervisor: &Rc<Supervisor>) {
-    match Peer::of(&packets) {
-        Ok(peer) if may_connect(supervisor, peer.uid) => {}
+    let pid = match Peer::of(&packets) {
+        Ok(peer) if may_connect(supervisor, peer.uid) => peer.pid,
         Ok(peer) => {
             tracing::warn!(uid = peer.uid, pid = peer.pid, "a stranger at the supervisor's socket");
             return;
@@ -48,10 +59,10 @@ fn welcome(packets: Packets, supervisor: &Rc<Supervisor>) {
             tracing::warn!(%error, "a peer without a name");
             return;
         }
-    }
+    };
     let supervisor = Rc::clone(supervisor);
     tokio::task::spawn_local(async move {
-        match upstream::serve(packets, supervisor).await {
+        match upstream::serve(packets, Some(pid), supervisor).await {
             Ok(()) => tracing::debug!("a link ended"),
             Err(error) => tracing::warn!(%error, "a link was closed"),
         }

@@ -8,7 +8,7 @@
 use crate::files;
 use crate::launch::{self, LaunchError};
 use crate::server;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Stop, Supervisor};
 use crate::sys::child::Prepared;
 use link::{PidFd, failpoint};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -28,6 +28,10 @@ const LOCK_FD: i32 = 4;
 const LIVED: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Less than what a database needs to be opened.
+const ROOM_MIN: u64 = 64 << 10;
+/// One that has never come up is tried so often: what ails it at its start ails it every time.
+const FAILURES_MAX: u32 = 3;
 /// Asked to end, it finishes its answers; then it is killed.
 const END_DEADLINE: Duration = Duration::from_secs(3);
 
@@ -41,6 +45,8 @@ pub(crate) enum SessiondError {
     Lock(io::Error),
     #[error("a one-shot has no sessiond")]
     OneShot,
+    #[error("mews-sessiond does not start: {0}")]
+    Never(String),
     #[error(transparent)]
     Launch(#[from] LaunchError),
 }
@@ -52,28 +58,58 @@ struct Living {
 }
 
 /// Keeps one running until the supervisor stops; then ends it.
-pub(crate) async fn keep(supervisor: Rc<Supervisor>) {
+///
+/// # Errors
+/// It has never come up: what it said last. Without it nobody is served, so the supervisor gives up.
+pub(crate) async fn keep(supervisor: Rc<Supervisor>) -> Result<(), SessiondError> {
     let mut pause = PAUSE_MIN;
+    let mut failures = 0;
     loop {
         let since = Instant::now();
-        let current = match find(&supervisor) {
+        let said = LastWords::from_here(&supervisor.host.dirs.log("mews-sessiond"));
+        let found = find(&supervisor);
+        let is_found = found.is_some();
+        let current = match found {
             Some(found) => Ok(found),
             None => start(&supervisor).await,
         };
         match current {
             Ok(current) => {
                 tokio::select! {
-                    () = launch::ended(&current.handle, current.pid) => {}
-                    _why = supervisor.stopped() => return end(&supervisor, &current).await,
+                    () = launch::ended(&current.handle, current.pid) => {
+                        tracing::warn!(pid = current.pid, "sessiond ended; it is started again");
+                        failures += 1;
+                    }
+                    () = supervisor.foreign_sessiond(current.pid) => {
+                        tracing::warn!(pid = current.pid, "a sessiond of another build is replaced");
+                        end(&current).await;
+                        // One of our own that is foreign to us will be so every time.
+                        failures += u32::from(!is_found);
+                    }
+                    _why = supervisor.stopped() => {
+                        end(&current).await;
+                        remove_files(&supervisor);
+                        return Ok(());
+                    }
                 }
-                tracing::warn!(pid = current.pid, "sessiond ended; it is started again");
             }
-            Err(error) => tracing::error!(%error, "sessiond could not be started"),
+            Err(error) => {
+                tracing::error!(%error, "sessiond could not be started");
+                failures += 1;
+            }
+        }
+        if failures >= FAILURES_MAX && !supervisor.has_met_sessiond() {
+            supervisor.stop(Stop::NoSessiond);
+            remove_files(&supervisor);
+            return Err(SessiondError::Never(said.read(&supervisor.host.dirs.state)));
         }
         pause = if since.elapsed() > LIVED { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            _why = supervisor.stopped() => return,
+            _why = supervisor.stopped() => {
+                remove_files(&supervisor);
+                return Ok(());
+            }
         }
     }
 }
@@ -181,7 +217,9 @@ fn environment(supervisor: &Supervisor) -> Vec<CString> {
         let folder = folder.to_string_lossy().into_owned();
         c(&format!("{}={folder}", failpoint::VARIABLE))
     });
-    folders.into_iter().chain(passed).chain([failpoints]).flatten().collect()
+    let speaks = wire::hello::SPEAKS;
+    let speaks = failpoint::variable(speaks).and_then(|text| c(&format!("{speaks}={text}")));
+    folders.into_iter().chain(passed).chain([failpoints, speaks]).flatten().collect()
 }
 
 fn c(text: &str) -> Option<CString> {
@@ -196,7 +234,7 @@ pub(crate) fn open_log(path: &Path) -> io::Result<File> {
     File::options().append(true).create(true).mode(0o600).open(path)
 }
 
-async fn end(supervisor: &Supervisor, living: &Living) {
+async fn end(living: &Living) {
     // ESRCH: it has ended.
     let _ended = living.handle.signal(libc::SIGTERM);
     let ended = launch::ended(&living.handle, living.pid);
@@ -204,10 +242,47 @@ async fn end(supervisor: &Supervisor, living: &Living) {
         let _ended = living.handle.signal(libc::SIGKILL);
         launch::ended(&living.handle, living.pid).await;
     }
+}
+
+fn remove_files(supervisor: &Supervisor) {
     let api = (!supervisor.api_is_given.get()).then(|| supervisor.host.dirs.api_socket());
     for path in std::iter::once(lock_file(supervisor)).chain(api) {
         if let Err(error) = files::remove_any(&path) {
             tracing::warn!(path = %path.display(), %error, "left behind");
         }
     }
+}
+
+/// What is added to a log from now on.
+struct LastWords {
+    path: PathBuf,
+    from: u64,
+}
+
+impl LastWords {
+    fn from_here(path: &Path) -> Self {
+        let from = std::fs::metadata(path).map_or(0, |meta| meta.len());
+        Self { path: path.to_owned(), from }
+    }
+
+    /// The last line of it; a disk that is full takes none, and is named instead.
+    fn read(&self, state: &Path) -> String {
+        let bytes = std::fs::read(&self.path).unwrap_or_default();
+        let from = usize::try_from(self.from).unwrap_or(usize::MAX);
+        let text = String::from_utf8_lossy(bytes.get(from..).unwrap_or_default());
+        let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+        match last {
+            Some(last) => last.to_owned(),
+            None if !has_room(state) => {
+                format!("the disk of {} is full; make room and try again", state.display())
+            }
+            None => "it said nothing".to_owned(),
+        }
+    }
+}
+
+/// For a line or two; where nobody can tell, there is.
+fn has_room(folder: &Path) -> bool {
+    nix::sys::statvfs::statvfs(folder)
+        .is_ok_and(|disk| disk.blocks_available() * disk.fragment_size() >= ROOM_MIN)
 }

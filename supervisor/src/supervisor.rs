@@ -31,6 +31,8 @@ pub(crate) enum Stop {
     Signal,
     /// The one-shot's caller is gone.
     CallerGone,
+    /// sessiond does not start.
+    NoSessiond,
 }
 
 #[derive(Debug)]
@@ -59,6 +61,8 @@ pub(crate) struct Supervisor {
     /// It is a service manager's, which goes on listening when we end.
     pub(crate) api_is_given: Cell<bool>,
     hellos: watch::Sender<u64>,
+    /// Pid of the last sessiond that we could not talk to.
+    foreign: watch::Sender<Option<i32>>,
     stopping: Cell<bool>,
 }
 
@@ -94,6 +98,7 @@ impl Supervisor {
             api_listener: RefCell::default(),
             api_is_given: Cell::new(false),
             hellos: watch::Sender::new(0),
+            foreign: watch::Sender::new(None),
             stopping: Cell::new(false),
         })
     }
@@ -121,13 +126,18 @@ impl Supervisor {
     /// # Errors
     /// The disk is full.
     pub(crate) fn try_save(&self, cage: &Cage) -> io::Result<()> {
-        cage.record().save(&self.host.dirs.sup_state())
+        let saved = cage.record().save(&self.host.dirs.sup_state());
+        if saved.is_ok() {
+            cage.set_record_late(false);
+        }
+        saved
     }
 
     /// The same where there is nothing left to refuse.
     pub(crate) fn save(&self, cage: &Cage) {
         if let Err(error) = self.try_save(cage) {
-            tracing::error!(cage = %cage.id, %error, "a cage's record could not be written");
+            tracing::error!(cage = %cage.id, %error, "a cage's record waits until it can be written");
+            cage.set_record_late(true);
         }
     }
 
@@ -250,14 +260,33 @@ impl Supervisor {
         }
     }
 
-    /// sessiond answers. Its API listener is kept for the next one.
-    pub(crate) fn sessiond_said_hello(&self, listener: Option<OwnedFd>) {
+    /// sessiond answers.
+    pub(crate) fn sessiond_said_hello(&self) {
+        self.hellos.send_modify(|count| *count += 1);
+    }
+
+    /// sessiond's API listener, for the next one.
+    pub(crate) fn keep_listener(&self, listener: Option<OwnedFd>) {
         if self.api_listener.borrow().is_none()
             && let Some(listener) = listener.filter(|fd| self.is_our_api_socket(fd))
         {
             self.api_listener.replace(Some(listener));
         }
-        self.hellos.send_modify(|count| *count += 1);
+    }
+
+    /// One whose protocol we do not speak.
+    pub(crate) fn sessiond_is_foreign(&self, pid: Option<i32>) {
+        self.foreign.send_replace(pid);
+    }
+
+    /// Returns when the sessiond of this pid turns out to be of such a build.
+    pub(crate) async fn foreign_sessiond(&self, pid: i32) {
+        let mut foreign = self.foreign.subscribe();
+        let _never_closed = foreign.wait_for(|found| *found == Some(pid)).await;
+    }
+
+    pub(crate) fn has_met_sessiond(&self) -> bool {
+        *self.hellos.borrow() > 0
     }
 
     /// By what it is bound to: a sessiond that was taken over could bring any.

@@ -23,23 +23,30 @@ pub(crate) enum UpstreamError {
     Io(#[from] std::io::Error),
     #[error("its first message was no hello")]
     NoHello,
-    #[error("it speaks protocol {0}")]
-    Protocol(u32),
+    #[error("{0}")]
+    Foreign(WireError),
     #[error("a frame that is none: {0}")]
     Frame(WireError),
     #[error("a request that the permit table does not have: '{0}'")]
     Outside(String),
 }
 
-/// Serves one link until its end.
+/// Serves one link until its end. `pid`: who is at its other end, if that is not our caller.
 pub(crate) async fn serve(
     packets: Packets,
+    pid: Option<i32>,
     supervisor: Rc<Supervisor>,
 ) -> Result<(), UpstreamError> {
     let packets = Rc::new(AsyncPackets::new(packets)?);
-    packets.send(&Message::Hello(Hello::ours()).to_bytes(), &[]).await?;
-    let Some(listener) = greet(&packets).await? else { return Ok(()) };
-    supervisor.sessiond_said_hello(listener);
+    let ours = &supervisor.host.hello;
+    packets.send(&Message::Hello(ours.clone()).to_bytes(), &[]).await?;
+    let Some((hello, listener)) = greet(&packets).await? else { return Ok(()) };
+    supervisor.keep_listener(listener);
+    if let Err(error) = ours.agree(&hello) {
+        supervisor.sessiond_is_foreign(pid);
+        return Err(UpstreamError::Foreign(error));
+    }
+    supervisor.sessiond_said_hello();
     let pump = tokio::task::spawn_local(pump::run(Rc::clone(&packets), Rc::clone(&supervisor)));
     let result = requests(&packets, &supervisor).await;
     pump.abort();
@@ -47,13 +54,10 @@ pub(crate) async fn serve(
 }
 
 /// The peer's hello, with its API listener beside it; `None`: it went away.
-async fn greet(packets: &AsyncPackets) -> Result<Option<Option<OwnedFd>>, UpstreamError> {
+async fn greet(packets: &AsyncPackets) -> Result<Option<(Hello, Option<OwnedFd>)>, UpstreamError> {
     let Some(first) = packets.recv().await? else { return Ok(None) };
     match Message::parse(&first.bytes) {
-        Ok(Message::Hello(hello)) if hello.is_compatible() => {
-            Ok(Some(first.fds.into_iter().next()))
-        }
-        Ok(Message::Hello(hello)) => Err(UpstreamError::Protocol(hello.proto)),
+        Ok(Message::Hello(hello)) => Ok(Some((hello, first.fds.into_iter().next()))),
         Ok(Message::Request(_) | Message::Answer(_) | Message::Notify(_)) | Err(_) => {
             Err(UpstreamError::NoHello)
         }

@@ -63,10 +63,22 @@ fn copy_path() -> PathBuf {
 
 fn copy(from: &Path) -> anyhow::Result<PathBuf> {
     let to = copy_path();
-    fs::create_dir(&to)?;
-    fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
-    for name in NAMES {
-        fs::copy(from.join(name), to.join(name)).with_context(|| format!("copy of {name}"))?;
-    }
+    install(from, &to)?;
     Ok(to)
+}
+
+/// As a package manager does it: each program is renamed over the one that was there, which goes on
+/// as a deleted file in whoever runs it.
+///
+/// # Errors
+/// They cannot be copied.
+pub fn install(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to)?;
+    fs::set_permissions(to, fs::Permissions::from_mode(0o755))?;
+    for name in NAMES {
+        let new = to.join(format!("{name}.new"));
+        fs::copy(from.join(name), &new).with_context(|| format!("copy of {name}"))?;
+        fs::rename(&new, to.join(name))?;
+    }
+    Ok(())
 }

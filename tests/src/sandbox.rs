@@ -10,6 +10,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -29,6 +30,8 @@ pub struct Sandbox {
     cgroup_parent: String,
     caller: Caller,
     finished: bool,
+    speaks: Mutex<String>,
+    programs: Mutex<Option<PathBuf>>,
 }
 
 impl Sandbox {
@@ -48,7 +51,8 @@ impl Sandbox {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let root = tempfile::Builder::new().prefix("mews-t-").tempdir_in("/tmp")?;
         let cgroup_parent = format!("/mews-test-{}-{number}", std::process::id());
-        let sandbox = Self { root, cgroup_parent, caller, finished: false };
+        let (speaks, programs) = (Mutex::default(), Mutex::default());
+        let sandbox = Self { root, cgroup_parent, caller, finished: false, speaks, programs };
         fs::set_permissions(sandbox.root(), fs::Permissions::from_mode(0o755))?;
         for name in ["run", "state", "config", "home", "ws"] {
             sandbox.folder(name)?;
@@ -120,14 +124,36 @@ impl Sandbox {
         self.caller
     }
 
+    /// From now on clients, and the daemons that they start, are of these builds, as
+    /// [`wire::hello::Hello::speaking`] reads it; nothing: of their own.
+    pub fn speak(&self, text: &str) {
+        *locked(&self.speaks) = text.to_owned();
+    }
+
+    /// From now on `mews` is that of this folder.
+    pub fn use_programs(&self, folder: PathBuf) {
+        *locked(&self.programs) = Some(folder);
+    }
+
+    /// Where `mews` is.
+    ///
+    /// # Errors
+    /// The programs are not built.
+    pub fn programs(&self) -> anyhow::Result<PathBuf> {
+        match &*locked(&self.programs) {
+            Some(folder) => Ok(folder.clone()),
+            None => Ok(programs::folder()?.to_owned()),
+        }
+    }
+
     /// The whole environment of the caller.
     ///
     /// # Errors
     /// The programs are not built.
     pub fn env(&self) -> anyhow::Result<Vec<(String, String)>> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", text(programs::folder()?));
-        Ok([
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", text(&self.programs()?));
+        let mut variables = [
             ("PATH", path),
             ("HOME", text(&self.root().join("home"))),
             ("LANG", "C.UTF-8".to_owned()),
@@ -140,7 +166,12 @@ impl Sandbox {
             (link::failpoint::VARIABLE, text(&self.root().join("steps"))),
         ]
         .map(|(name, value)| (name.to_owned(), value))
-        .to_vec())
+        .to_vec();
+        let speaks = locked(&self.speaks).clone();
+        if !speaks.is_empty() {
+            variables.push((wire::hello::SPEAKS.to_owned(), speaks));
+        }
+        Ok(variables)
     }
 
     /// `mews ARGS`, in the workspace, not started yet.
@@ -151,7 +182,7 @@ impl Sandbox {
         &self,
         args: impl IntoIterator<Item = A>,
     ) -> anyhow::Result<Command> {
-        let mut command = Command::new(programs::folder()?.join("mews"));
+        let mut command = Command::new(self.programs()?.join("mews"));
         command.args(args).env_clear().envs(self.env()?).current_dir(self.workspace());
         self.caller.apply(&mut command);
         Ok(command)
@@ -278,6 +309,10 @@ impl Sandbox {
         }
         found.is_empty()
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Sandbox {

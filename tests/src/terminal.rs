@@ -60,8 +60,7 @@ impl Terminal {
     }
 
     fn command(sandbox: &Sandbox, args: &[&str]) -> anyhow::Result<CommandBuilder> {
-        let mut words =
-            vec![crate::programs::folder()?.join("mews").to_string_lossy().into_owned()];
+        let mut words = vec![sandbox.programs()?.join("mews").to_string_lossy().into_owned()];
         words.extend(args.iter().map(|arg| (*arg).to_owned()));
         Self::command_of(sandbox, words)
     }

@@ -71,7 +71,11 @@ pub fn http_status(code: ErrorCode) -> u16 {
         ErrorCode::Unauthenticated => 401,
         ErrorCode::Forbidden => 403,
         ErrorCode::NotFound => 404,
-        ErrorCode::Conflict | ErrorCode::RunActive | ErrorCode::LimitReached => 409,
+        ErrorCode::Conflict
+        | ErrorCode::RunActive
+        | ErrorCode::LimitReached
+        | ErrorCode::VersionMismatch
+        | ErrorCode::Unreachable => 409,
         ErrorCode::Gone => 410,
         ErrorCode::PayloadTooLarge => 413,
         ErrorCode::PolicyInvalid | ErrorCode::CageUnavailable => 422,
@@ -100,6 +104,19 @@ pub struct Versions {
     pub supervisor_pid: Option<i32>,
     /// Changes with every start of sessiond.
     pub epoch: i64,
+    /// The caller's living cages of another build than the supervisor's.
+    #[serde(default)]
+    pub cages: Vec<CageBuild>,
+}
+
+/// Who serves a living cage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CageBuild {
+    pub cage: CageId,
+    pub session: SessionId,
+    pub name: String,
+    pub build: Option<String>,
+    pub unreachable: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -209,6 +226,12 @@ pub struct CageView {
     pub started_at_ms: Option<i64>,
     pub ended_at_ms: Option<i64>,
     pub ptys: Vec<PtyView>,
+    /// The version of mews that serves it, where that is another than the supervisor's.
+    #[serde(default)]
+    pub build: Option<String>,
+    /// Why nobody can talk to its broker: it lives and can be killed, nothing else.
+    #[serde(default)]
+    pub unreachable: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

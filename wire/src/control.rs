@@ -1,33 +1,15 @@
 //! The envelope of the control links: one JSON message a packet, descriptors beside it.
 //!
-//! `{"hello": …}` first, both ways; then `{"request": {"id", "body"}}`, answered by
+//! `{"hello": …}` first, both ways ([`Hello`] says which version is spoken then); then `{"request": {"id", "body"}}`, answered by
 //! `{"answer": {"id", "ok"}}` or `{"answer": {"id", "error"}}`; `{"notify": …}` wants no answer.
 //! A body stays raw JSON here, so that an unknown request can be answered with an error.
 
-use crate::{ErrorCode, PROTO, WireError};
+use crate::{ErrorCode, WireError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hello {
-    pub proto: u32,
-    /// Version of the program, for messages.
-    pub build: String,
-}
-
-impl Hello {
-    #[must_use]
-    pub fn ours() -> Self {
-        Self { proto: PROTO, build: env!("CARGO_PKG_VERSION").to_owned() }
-    }
-
-    /// Whether we can talk to a side that says this: our version or the one before.
-    #[must_use]
-    pub fn is_compatible(&self) -> bool {
-        self.proto == PROTO || self.proto + 1 == PROTO
-    }
-}
+pub use crate::hello::Hello;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
@@ -134,7 +116,11 @@ mod tests {
     fn the_four_frames_have_these_forms() {
         for (message, text) in [
             (
-                Message::Hello(Hello { proto: 1, build: "x".into() }),
+                Message::Hello(Hello { proto: 2, lowest: Some(1), build: "x".into() }),
+                json!({"hello": {"proto": 2, "lowest": 1, "build": "x"}}),
+            ),
+            (
+                Message::Hello(Hello { proto: 1, lowest: None, build: "x".into() }),
                 json!({"hello": {"proto": 1, "build": "x"}}),
             ),
             (

@@ -27,6 +27,10 @@ pub enum ErrorCode {
     ProviderUnreachable,
     StorageUnavailable,
     SupervisorUnavailable,
+    /// Two sides of different builds speak no version of the protocol in common; nothing was done.
+    VersionMismatch,
+    /// The cage lives, and nobody here can talk to its broker; it can be killed.
+    Unreachable,
     #[serde(other)]
     Unknown,
 }

@@ -96,6 +96,10 @@ pub enum EventBody {
     /// supervisor: found again after a restart.
     #[serde(rename = "cage.adopted")]
     CageAdopted {},
+    /// supervisor: found after a restart, alive, and its broker cannot be talked to; `cage.adopted`
+    /// ends that.
+    #[serde(rename = "cage.unreachable")]
+    CageUnreachable { build: Option<String>, message: String },
     /// supervisor: somebody else than the cage's operator acted on it, by an admin's right.
     #[serde(rename = "cage.admin")]
     CageAdmin { uid: u32, verb: String },

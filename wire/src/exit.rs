@@ -28,6 +28,9 @@ pub enum Cause {
     StatusLost,
     DaemonCrash,
     NoProgress,
+    /// One that a newer build tells.
+    #[serde(other)]
+    Unknown,
 }
 
 impl Cause {
@@ -50,6 +53,7 @@ impl Cause {
             Self::StatusLost => "status_lost",
             Self::DaemonCrash => "daemon_crash",
             Self::NoProgress => "no_progress",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -122,7 +126,8 @@ impl Exit {
             | Cause::Limit
             | Cause::Cancelled
             | Cause::Budget
-            | Cause::NoProgress => match (self.code, self.signal) {
+            | Cause::NoProgress
+            | Cause::Unknown => match (self.code, self.signal) {
                 (Some(code), _) => code,
                 (None, Some(signal)) => 128_u8.saturating_add(signal),
                 (None, None) => 125,

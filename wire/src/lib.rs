@@ -22,6 +22,7 @@ pub mod error;
 pub mod event;
 pub mod exit;
 pub mod frame;
+pub mod hello;
 pub mod ids;
 pub mod layer;
 pub mod limits;
@@ -45,8 +46,11 @@ pub use size::Size;
 pub use spawn::{ExecSpec, Overrides, PolicySource, SpawnSpec};
 pub use suspend::{How, Stilled, Suspension};
 
-/// The version of every link. A side speaks this version and the one before it.
+/// The newest version of every link that this build speaks.
 pub const PROTO: u32 = 1;
+/// The oldest: the one before the newest, so that a new build takes over what an old one started.
+/// There is none before the first.
+pub const PROTO_LOWEST: u32 = if PROTO > 1 { PROTO - 1 } else { 1 };
 /// Largest control message, in bytes; what may be larger travels as a descriptor.
 pub const CONTROL_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors beside one control message.

@@ -168,6 +168,12 @@ pub struct CageState {
     pub enforced: Enforced,
     pub exit: Option<Exit>,
     pub ptys: Vec<PtyState>,
+    /// The version of its broker, where that has said it.
+    #[serde(default)]
+    pub build: Option<String>,
+    /// Why nobody can talk to its broker. It lives, and what is said of its terminals is old.
+    #[serde(default)]
+    pub unreachable: Option<String>,
     /// Newest event sequence of each source, so that sessiond sees what it lacks.
     pub broker_seq: u64,
     pub supervisor_seq: u64,

@@ -1,9 +1,11 @@
-//! `mews daemon`: start, stop and ask after the daemons.
+//! `mews daemon`: start, stop, replace and ask after the daemons.
 
 use crate::api::{Api, Repeat};
 use crate::connect;
 use crate::failure::Failure;
 use crate::out::{self, Say};
+use crate::verb::version;
+use crate::{hello, programs};
 use serde_json::json;
 use wire::api::{Ready, Shutdown, Versions};
 use wire::supervisor::{ShutdownAnswer, ShutdownCages};
@@ -21,7 +23,9 @@ pub(crate) enum Args {
         #[arg(long)]
         kill: bool,
     },
-    /// Which run, and since when
+    /// Stop and start them, after another mews was installed; cages run on
+    Restart,
+    /// Which run, of which build, and which cages another build serves
     Status,
 }
 
@@ -36,6 +40,7 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
             };
             stop(cages, say).await
         }
+        Args::Restart => restart(say).await,
         Args::Status => status(say).await,
     }
 }
@@ -44,6 +49,18 @@ async fn start(say: &Say) -> Result<u8, Failure> {
     let api = Api::starting();
     api.ready().await?;
     report(&api, say).await
+}
+
+/// Viewers stay attached all along: their streams are the brokers'.
+async fn restart(say: &Say) -> Result<u8, Failure> {
+    // What is to be started is looked for before anything is stopped.
+    programs::find("mews-supervisor")?;
+    programs::find("mews-sessiond")?;
+    let answer = stop_them(&Api::new(), ShutdownCages::Leave).await?;
+    if let Some(ShutdownAnswer { living }) = answer.filter(|answer| answer.living > 0) {
+        say.note(&format!("restarted; {living} cages ran on"));
+    }
+    start(say).await
 }
 
 async fn status(say: &Say) -> Result<u8, Failure> {
@@ -55,7 +72,10 @@ async fn report(api: &Api, say: &Say) -> Result<u8, Failure> {
     let ready: Ready = api.readiness().await?;
     if say.json {
         let socket = api.dirs().api_socket();
-        out::json_line(&json!({ "versions": versions, "ready": ready, "socket": socket }))?;
+        let client = hello::ours();
+        out::json_line(&json!({
+            "versions": versions, "ready": ready, "socket": socket, "client": client,
+        }))?;
         return Ok(0);
     }
     let supervisor = match (&versions.supervisor, versions.supervisor_pid) {
@@ -71,14 +91,30 @@ async fn report(api: &Api, say: &Say) -> Result<u8, Failure> {
         api.dirs().api_socket().display(),
         api.dirs().state.display(),
     ))?;
+    out::data(&version::others(&versions))?;
+    version::advise(&versions, say);
     Ok(0)
 }
 
 async fn stop(cages: ShutdownCages, say: &Say) -> Result<u8, Failure> {
-    let api = Api::new();
-    if connect::connect(api.dirs())?.is_none() {
+    let Some(answer) = stop_them(&Api::new(), cages).await? else {
         say.note("no daemon is running");
         return Ok(0);
+    };
+    if say.json {
+        out::json_line(&answer)?;
+    } else if answer.living > 0 && cages == ShutdownCages::Leave {
+        say.note(&format!("stopped; {} cages run on", answer.living));
+    } else {
+        say.note("stopped");
+    }
+    Ok(0)
+}
+
+/// None: there was none to stop.
+async fn stop_them(api: &Api, cages: ShutdownCages) -> Result<Option<ShutdownAnswer>, Failure> {
+    if connect::connect(api.dirs())?.is_none() {
+        return Ok(None);
     }
     // A lone sessiond cannot stop cages: its supervisor is started for that.
     api.ready().await?;
@@ -93,12 +129,5 @@ async fn stop(cages: ShutdownCages, say: &Say) -> Result<u8, Failure> {
     for pid in versions.supervisor_pid.into_iter().chain([versions.pid]) {
         connect::ended(pid).await?;
     }
-    if say.json {
-        out::json_line(&answer)?;
-    } else if answer.living > 0 && cages == ShutdownCages::Leave {
-        say.note(&format!("stopped; {} cages run on", answer.living));
-    } else {
-        say.note("stopped");
-    }
-    Ok(0)
+    Ok(Some(answer))
 }

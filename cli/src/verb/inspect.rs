@@ -1,6 +1,6 @@
 //! `mews inspect`: everything known about a session.
 
-use super::ls::{exit_of, exit_word, state_word};
+use super::ls::{exit_of, exit_word, state};
 use crate::api::Api;
 use crate::escape::{command, escape};
 use crate::failure::Failure;
@@ -59,7 +59,7 @@ fn page(session: &SessionView) -> String {
     let mut page = Page::default();
     let mut line = |name: &str, value: &str| page.line(format!("{name:<10}{value}"));
     line("session", &format!("{}  {}", escape(&session.name), session.id));
-    line("state", state_word(session.state));
+    line("state", state(session));
     line("folder", &escape(&session.folder));
     line("source", &escape(&session.source));
     line("operator", &format!("uid {}", session.uid));
@@ -104,6 +104,12 @@ fn cage_lines(page: &mut Page, cage: &CageView) {
     page.line(format!("\ncage      {}  {}", cage.id, phase_word(cage.phase)));
     if let Some(pid) = cage.pid {
         page.line(format!("  pid       {pid}"));
+    }
+    if let Some(build) = &cage.build {
+        page.line(format!("  build     mews {}", escape(build)));
+    }
+    if let Some(why) = &cage.unreachable {
+        page.line(format!("  UNREACHABLE: {}", escape(why)));
     }
     page.line(format!("  plan      {}", escape(&cage.plan_hash)));
     for pty in &cage.ptys {

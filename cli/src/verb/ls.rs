@@ -109,7 +109,7 @@ fn row(session: &SessionView, now_ms: i64) -> Vec<String> {
     let run = session.runs.last();
     vec![
         escape(&session.name),
-        state_word(session.state).to_owned(),
+        state(session).to_owned(),
         run.map_or_else(|| "-".to_owned(), |run| cut(&escape(&run.policy), 20)),
         run.map_or_else(|| "-".to_owned(), |run| cut(&command(&run.argv), 40)),
         age(now_ms - session.created_at_ms),
@@ -118,7 +118,15 @@ fn row(session: &SessionView, now_ms: i64) -> Vec<String> {
     ]
 }
 
-pub(crate) fn state_word(state: SessionState) -> &'static str {
+/// A session with a cage that nobody can talk to is as good as that cage.
+pub(crate) fn state(session: &SessionView) -> &'static str {
+    if session.cages.iter().any(|cage| cage.unreachable.is_some()) {
+        return "unreachable";
+    }
+    state_word(session.state)
+}
+
+fn state_word(state: SessionState) -> &'static str {
     match state {
         SessionState::Idle => "idle",
         SessionState::Running => "running",

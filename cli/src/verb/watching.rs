@@ -107,6 +107,7 @@ fn words(exit: &Exit) -> Option<String> {
         Cause::StatusLost => "the cage is gone and nobody kept its exit status",
         Cause::DaemonCrash => "the daemons died before anything ran",
         Cause::NoProgress => "it made no progress; the cage was killed",
+        Cause::Unknown => "it ended for a reason that only a newer mews can name",
     };
     Some(said.map_or_else(|| why.to_owned(), |said| format!("{why} ({said})")))
 }

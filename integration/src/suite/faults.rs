@@ -5,7 +5,8 @@
 //! its own is at the step when the victim dies; the next command of a client brings the daemons back;
 //! then database, records, kernel and folders must agree ([`crate::audit`]).
 
-mod flow;
+pub(in crate::suite) mod flow;
+mod injected;
 mod table;
 
 use crate::audit;
@@ -25,7 +26,7 @@ const BYSTANDER: &str = "bystander";
 
 pub(crate) fn tests() -> Vec<Test> {
     let rows = ROWS.iter().map(|row| Test::new(format!("faults.{}", row.step), |s| one(s, row)));
-    rows.collect()
+    rows.chain(injected::tests()).collect()
 }
 
 /// For whoever wants to die at one of them.

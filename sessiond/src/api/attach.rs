@@ -13,7 +13,7 @@ use super::resolve;
 use crate::access::Verb;
 use crate::app::App;
 use crate::clock::now_ms;
-use crate::store::{ptys, sessions};
+use crate::store::{cages, ptys, sessions};
 use crate::supervisor_link::{self, RequestError};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -30,7 +30,7 @@ use std::time::Duration;
 use wire::api::{PtyView, RESOLVED, Resolved, UPGRADE};
 use wire::frame::{Close, CloseReason, Frame};
 use wire::supervisor::SupervisorRequest;
-use wire::{AttachOptions, ErrorCode, Exit, WireError};
+use wire::{AttachOptions, CageId, ErrorCode, Exit, WireError};
 
 /// How long the end of a terminal may take to be told when an attach just missed it.
 const END_DUE: Duration = Duration::from_secs(2);
@@ -55,6 +55,8 @@ pub(super) async fn attach(
 ) -> Answer<Response> {
     let options = options(query.options.as_deref())?;
     let pty = found(&app, &caller, Verb::Attach, ids.pty()?).await?;
+    let cage = pty.cage;
+    app.store.read(move |db| reachable(db, cage)).await?;
     upgrade(app, caller, (pty, options), request)
 }
 
@@ -70,7 +72,9 @@ pub(super) async fn attach_any(
     let read = move |db: &Connection| {
         let resolved = resolve::find(db, who, &query.id)?;
         let id = resolved.pty.ok_or_else(|| nothing_ran(&resolved))?;
-        Ok((find(db, who, Verb::Attach, id)?, resolved))
+        let pty = find(db, who, Verb::Attach, id)?;
+        reachable(db, pty.cage)?;
+        Ok((pty, resolved))
     };
     let (pty, resolved) = app.store.read(read).await?;
     // Who typed an id may not know the name that `mews logs` takes.
@@ -86,6 +90,15 @@ pub(super) async fn attach_any(
         response.headers_mut().insert(RESOLVED, value);
     }
     Ok(response)
+}
+
+/// Whether the cage's broker can be handed a viewer.
+fn reachable(db: &Connection, cage: CageId) -> crate::store::Result<()> {
+    let row = cages::bare(db, cage)?;
+    match row.and_then(|row| row.unreachable) {
+        Some(why) => Err(WireError::new(ErrorCode::Unreachable, why).into()),
+        None => Ok(()),
+    }
 }
 
 fn nothing_ran(resolved: &Resolved) -> WireError {

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
+use wire::hello::{self, Hello};
 use wire::supervisor::{Admitted, SupervisorRequest};
 use wire::{ErrorCode, WireError};
 
@@ -46,6 +47,32 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
+/// What even a client of another build may ask: who we are, and that we make room for another.
+const FOR_ALL: [&str; 4] = ["/healthz", "/readyz", "/versions", "/shutdown"];
+
+/// A client that says which versions it speaks, and speaks none of ours, is told so before anything
+/// is done.
+fn agree(app: &App, request: &Request) -> Result<(), WireError> {
+    let path = request.uri().path().strip_prefix(wire::api::BASE).unwrap_or_default();
+    let Some(said) = request.headers().get(hello::HEADER) else { return Ok(()) };
+    if FOR_ALL.contains(&path) {
+        return Ok(());
+    }
+    let theirs: Hello = serde_json::from_slice(said.as_bytes()).map_err(|error| {
+        let words = format!("The header {} is not understood: {error}.", hello::HEADER);
+        WireError::new(ErrorCode::BadRequest, words)
+    })?;
+    if let Err(error) = app.hello.agree(&theirs) {
+        let words = format!(
+            "This client is {theirs}, the daemons are {}: they have no version of the protocol in \
+             common.",
+            app.hello
+        );
+        return Err(WireError { message: words, ..error });
+    }
+    Ok(())
+}
+
 /// Refuses callers that this daemon does not serve.
 pub(super) async fn admit(
     State(app): State<Arc<App>>,
@@ -64,6 +91,9 @@ pub(super) async fn admit(
             Ok(admitted) => caller.operator.is_admin = admitted.admin,
             Err(error) => return ApiError(error).into_response(),
         },
+    }
+    if let Err(error) = agree(&app, &request) {
+        return ApiError(error).into_response();
     }
     if caller.operator.is_admin && app.admission == Admission::Asked {
         let (uid, method, path) = (caller.operator.uid, request.method(), request.uri().path());

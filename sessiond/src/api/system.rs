@@ -5,11 +5,12 @@ use super::caller::Caller;
 use super::error::Answer;
 use super::extract::Small;
 use crate::access::{Admission, Operator};
+use crate::store::cages;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use wire::api::{Ready, Shutdown, Versions};
+use wire::api::{CageBuild, Ready, Shutdown, Versions};
 use wire::supervisor::{ShutdownAnswer, SupervisorRequest};
 use wire::{ErrorCode, WireError};
 
@@ -25,12 +26,20 @@ pub(super) async fn readyz(State(app): Shared) -> (StatusCode, Json<Ready>) {
     (status, Json(Ready { ready, storage, supervisor }))
 }
 
-pub(super) async fn versions(State(app): Shared) -> Json<Versions> {
+pub(super) async fn versions(State(app): Shared, caller: Caller) -> Json<Versions> {
     let link = app.link.peek();
+    let supervisor = link.as_ref().map(|link| link.build.to_string());
+    let of = (!caller.operator.is_admin).then_some(caller.operator.uid);
+    // They are for people; who only wants to know whom to talk to is answered all the same.
+    let cages = app.store.read(move |db| cages::of_builds(db, of)).await.unwrap_or_default();
+    let differs = |cage: &CageBuild| {
+        cage.unreachable.is_some() || (cage.build.is_some() && cage.build != supervisor)
+    };
     Json(Versions {
-        build: env!("CARGO_PKG_VERSION").to_owned(),
-        proto: wire::PROTO,
-        supervisor: link.as_ref().map(|link| link.build.to_string()),
+        cages: cages.into_iter().filter(differs).collect(),
+        build: app.hello.build.clone(),
+        proto: app.hello.proto,
+        supervisor,
         pid: std::process::id().try_into().unwrap_or(0),
         supervisor_pid: link.map(|link| link.pid),
         epoch: app.epoch,

@@ -30,7 +30,8 @@ impl Outcome {
             | Cause::BrokerLost
             | Cause::StatusLost
             | Cause::DaemonCrash
-            | Cause::NoProgress => Self::Failed,
+            | Cause::NoProgress
+            | Cause::Unknown => Self::Failed,
         }
     }
 }

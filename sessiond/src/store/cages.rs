@@ -3,12 +3,12 @@
 use super::column::{Json, Word};
 use super::{Result, ptys};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use wire::api::CageView;
+use wire::api::{CageBuild, CageView};
 use wire::supervisor::Phase;
 use wire::{CageId, Enforced, Exit, RunId, SessionId};
 
 const SELECT: &str = "SELECT id, run, session, phase, pid, plan_hash, enforced, exit,
-    started_at_ms, ended_at_ms FROM cages";
+    started_at_ms, ended_at_ms, build, unreachable FROM cages";
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<CageView> {
     Ok(CageView {
@@ -23,6 +23,8 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<CageView> {
         started_at_ms: row.get(8)?,
         ended_at_ms: row.get(9)?,
         ptys: Vec::new(),
+        build: row.get(10)?,
+        unreachable: row.get(11)?,
     })
 }
 
@@ -139,6 +141,45 @@ pub fn set_enforced(db: &Connection, id: CageId, enforced: &Enforced) -> Result<
     Ok(())
 }
 
+/// Who serves it; `build`: none where that has not been said, and then what was known stays.
+///
+/// # Errors
+/// The database.
+pub fn set_broker(
+    db: &Connection,
+    id: CageId,
+    build: Option<&str>,
+    unreachable: Option<&str>,
+) -> Result<()> {
+    db.prepare_cached(
+        "UPDATE cages SET build = coalesce(?2, build), unreachable = ?3
+         WHERE id = ?1 AND phase <> 'gone'",
+    )?
+    .execute(params![Word(id), build, unreachable])?;
+    Ok(())
+}
+
+/// Who serves the living ones of one operator, or of all.
+///
+/// # Errors
+/// The database.
+pub fn of_builds(db: &Connection, uid: Option<u32>) -> Result<Vec<CageBuild>> {
+    let sql = "SELECT cages.id, session, sessions.name, build, unreachable FROM cages
+        JOIN sessions ON sessions.id = session
+        WHERE phase <> 'gone' AND uid = coalesce(?1, uid) ORDER BY cages.id";
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map([uid], |row| {
+        Ok(CageBuild {
+            cage: row.get::<_, Word<_>>(0)?.0,
+            session: row.get::<_, Word<_>>(1)?.0,
+            name: row.get(2)?,
+            build: row.get(3)?,
+            unreachable: row.get(4)?,
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
 /// # Errors
 /// The database.
 pub fn set_exit(db: &Connection, id: CageId, exit: &Exit) -> Result<()> {
@@ -154,7 +195,7 @@ pub fn set_exit(db: &Connection, id: CageId, exit: &Exit) -> Result<()> {
 /// The database.
 pub fn set_gone(db: &Connection, id: CageId, at_ms: i64) -> Result<()> {
     db.prepare_cached(
-        "UPDATE cages SET phase = 'gone', pid = NULL,
+        "UPDATE cages SET phase = 'gone', pid = NULL, unreachable = NULL,
          ended_at_ms = coalesce(ended_at_ms, ?2) WHERE id = ?1",
     )?
     .execute(params![Word(id), at_ms])?;

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use wire::{ErrorCode, WireError};
 
 /// Step N brings version N to N + 1.
-const STEPS: &[&str] = &[FIRST, CHECKPOINTS];
+const STEPS: &[&str] = &[FIRST, CHECKPOINTS, BUILDS];
 
 const FIRST: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -137,6 +137,11 @@ CREATE TABLE checkpoints (
 CREATE INDEX checkpoints_by_session ON checkpoints (session);
 ";
 
+const BUILDS: &str = "
+ALTER TABLE cages ADD COLUMN build TEXT;
+ALTER TABLE cages ADD COLUMN unreachable TEXT;
+";
+
 /// Brings the database to the newest version, one transaction a step.
 ///
 /// # Errors
@@ -152,8 +157,10 @@ fn migrate_to(connection: &mut Connection, target: usize) -> Result<()> {
         return Err(StoreError::Denied(WireError::new(
             ErrorCode::Conflict,
             format!(
-                "The database is of version {found}, this build knows up to {}. Install the newer \
-                 mews that wrote it.",
+                "The database was written by a newer mews: it is of version {found}, mews {} knows \
+                 up to {}. Nothing was changed in it. Install the newer one again, or move the \
+                 database away to begin anew.",
+                env!("CARGO_PKG_VERSION"),
                 STEPS.len()
             ),
         )));

@@ -196,3 +196,38 @@ fn a_daemon_of_one_operator_refuses_the_others() {
         }
     });
 }
+
+#[test]
+fn a_client_of_another_protocol_is_refused_before_anything_is_done() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let ask = async |method: &str, path: &str, hello: &str| {
+            let request = hyper::Request::builder()
+                .method(method)
+                .uri(format!("{}{path}", wire::api::BASE))
+                .header("host", "mews")
+                .header("content-type", "application/json")
+                .header(wire::hello::HEADER, hello)
+                .body(http_body_util::Full::new(r#"{"folder": "/w"}"#.into()))
+                .unwrap();
+            let answer = daemon.connect().await.send_request(request).await.unwrap();
+            let status = answer.status().as_u16();
+            let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap();
+            let body: Value = serde_json::from_slice(&body.to_bytes()).unwrap();
+            (status, body)
+        };
+        let ours = json!(wire::hello::Hello::ours()).to_string();
+        let newer = r#"{"proto": 900, "lowest": 899, "build": "9.0.0"}"#;
+        let (status, error) = ask("POST", "/projects", newer).await;
+        assert_eq!((status, &error["error"]["code"]), (409, &json!("version_mismatch")));
+        assert_eq!(error["error"]["details"]["theirs"]["build"], "9.0.0");
+        let words = error["error"]["message"].as_str().unwrap();
+        assert!(words.contains("mews 9.0.0 (protocol 899 to 900)"), "{words}");
+        assert_eq!(daemon.get("/projects").await.1, json!({ "projects": [] }), "nothing is done");
+        for path in ["/healthz", "/readyz", "/versions"] {
+            assert_eq!(ask("GET", path, newer).await.0, 200, "{path}");
+        }
+        assert_eq!(ask("POST", "/projects", "nonsense").await.0, 400);
+        assert_eq!(ask("POST", "/projects", &ours).await.0, 200);
+    });
+}

@@ -316,6 +316,8 @@ impl Fake {
             enforced: enforced.clone(),
             exit: None,
             ptys: Vec::new(),
+            build: None,
+            unreachable: None,
             broker_seq: 0,
             supervisor_seq: 0,
         };

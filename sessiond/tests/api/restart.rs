@@ -162,3 +162,32 @@ fn a_full_disk_keeps_events_in_their_files_and_mends_itself() {
         assert_eq!(kinds.iter().filter(|kind| *kind == "cage.limit").count(), 20);
     });
 }
+
+#[test]
+fn a_cage_that_cannot_be_reached_is_said_and_loses_nothing() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let started = daemon.started().await;
+        let path = format!("/sessions/{}/cages/{}", started.session, started.cage);
+        daemon.fake.stop();
+        daemon.poll_until(|daemon| daemon.app.link.peek().is_none()).await;
+        if let Some(state) = daemon.fake.state().cages.get_mut(&started.cage) {
+            state.build = Some("0.0.1".to_owned());
+            state.unreachable = Some("spoken by nobody".to_owned());
+            // As a supervisor that cannot ask has it.
+            state.ptys.clear();
+        }
+        daemon.fake.start(&daemon.supervisor_socket());
+        daemon.ready().await;
+        let cage = daemon.get(&path).await.1;
+        assert_eq!(cage["unreachable"], "spoken by nobody");
+        assert_eq!((&cage["phase"], &cage["build"]), (&json!("running"), &json!("0.0.1")));
+        assert_eq!(cage["ptys"][0]["exit"], json!(null), "its terminals are not given up");
+        let versions = daemon.get("/versions").await.1;
+        assert_eq!(versions["cages"][0]["build"], "0.0.1", "{versions}");
+        daemon.fake.tell(started.cage, Source::Supervisor, &EventBody::CageAdopted {});
+        daemon.fake.until(|state| state.unacked.values().all(Vec::is_empty)).await;
+        let cage = daemon.get(&path).await.1;
+        assert_eq!((&cage["unreachable"], &cage["build"]), (&json!(null), &json!("0.0.1")));
+    });
+}

@@ -9,6 +9,7 @@ use super::Cage;
 use super::phase::Moment;
 use super::record::Process;
 use crate::launch;
+use crate::reconcile;
 use crate::stats;
 use crate::supervisor::Supervisor;
 use crate::workspace;
@@ -46,7 +47,7 @@ pub(crate) async fn run_adopted(
     tokio::task::spawn_local(workspace::watch(Rc::clone(&supervisor), Rc::clone(&cage)));
     let told = match state.and_then(|state| state.exit) {
         Some(exit) => Some(exit),
-        None => exit_told(&cage, &mut notices).await,
+        None => exit_told(&supervisor, &cage, &mut notices).await,
     };
     failpoint::reach("exit.heard");
     cage.step(Moment::Ending);
@@ -78,8 +79,12 @@ pub(crate) async fn tell_stats(cage: &Cage) {
     }
 }
 
-/// The broker's word on the exit, or `None` when it is lost. Notices that tell nothing new pass.
-async fn exit_told(cage: &Cage, notices: &mut Receiver<BrokerNotice>) -> Option<Exit> {
+/// The broker's word on the exit, over as many links as it takes, or `None` when it is lost. Notices that tell nothing new pass.
+async fn exit_told(
+    supervisor: &Supervisor,
+    cage: &Rc<Cage>,
+    notices: &mut Receiver<BrokerNotice>,
+) -> Option<Exit> {
     let init = cage.handles().init.clone();
     let deadline = async {
         if let Some(init) = &init {
@@ -87,22 +92,23 @@ async fn exit_told(cage: &Cage, notices: &mut Receiver<BrokerNotice>) -> Option<
         }
         tokio::time::sleep(TELL_DEADLINE).await;
     };
-    tokio::pin!(deadline);
-    loop {
-        let notice = tokio::select! {
-            notice = notices.recv() => notice,
-            () = &mut deadline => {
-                tracing::warn!(cage = %cage.id, "the cage is dead and its broker tells no exit");
-                None
+    let told = async {
+        loop {
+            match notices.recv().await {
+                Some(BrokerNotice::Exited { exit }) => return Some(exit),
+                Some(BrokerNotice::Failed { wall, message }) => {
+                    tracing::warn!(cage = %cage.id, wall, message, "a broker failed after go");
+                }
+                Some(BrokerNotice::Attested { .. } | BrokerNotice::Event { .. }) => {}
+                None => *notices = reconcile::reconnect(supervisor, cage).await?,
             }
-        };
-        match notice {
-            Some(BrokerNotice::Exited { exit }) => return Some(exit),
-            Some(BrokerNotice::Failed { wall, message }) => {
-                tracing::warn!(cage = %cage.id, wall, message, "a broker failed after go");
-            }
-            Some(BrokerNotice::Attested { .. } | BrokerNotice::Event { .. }) => {}
-            None => return None,
+        }
+    };
+    tokio::select! {
+        told = told => told,
+        () = deadline => {
+            tracing::warn!(cage = %cage.id, "the cage is dead and its broker tells no exit");
+            None
         }
     }
 }
@@ -127,18 +133,27 @@ pub(crate) async fn broker_lost(cage: &Cage) {
         launch::wait_for(&broker).await;
     }
     kill_now(cage);
+    let exit = cage.exit_on_disk().unwrap_or_else(|| lost_exit(cage.ending()));
+    cage.update(|record| record.exit = Some(exit));
+    tell_exit_of_files(cage);
+}
+
+/// What the broker wrote and could not tell goes up from its file; the exit is told by us where that
+/// has none. sessiond takes whichever comes first.
+pub(crate) fn tell_exit_of_files(cage: &Cage) {
+    learn_written(cage);
+    let Some(exit) = cage.record().exit else { return };
+    let told = EventBody::CageExited { exit };
+    let by_broker = cage.broker_events().iter().any(|event| event.body().as_ref() == Some(&told));
+    if !by_broker && !cage.has_told("cage.exited") {
+        cage.tell_end(&told);
+    }
+}
+
+fn learn_written(cage: &Cage) {
     if let Some(newest) = cage.broker_events().last().map(|event| event.seq) {
         cage.learn_broker_seq(newest);
     }
-    let on_disk = cage.exit_on_disk();
-    let exit = on_disk.clone().unwrap_or_else(|| lost_exit(cage.ending()));
-    // The broker's own event is in its file whenever its exit.json is there or about to be; sessiond
-    // takes whichever comes first.
-    let by_broker = cage.broker_events().iter().any(|event| event.kind == "cage.exited");
-    if !by_broker && !cage.has_told("cage.exited") {
-        cage.tell_end(&EventBody::CageExited { exit: exit.clone() });
-    }
-    cage.update(|record| record.exit = Some(exit));
 }
 
 fn lost_exit(ending: Option<Cause>) -> Exit {

@@ -60,7 +60,10 @@ pub(crate) struct Record {
     pub(crate) policy: String,
     pub(crate) plan_hash: String,
     pub(crate) started_at_ms: i64,
+    #[serde(default, deserialize_with = "understood")]
     pub(crate) enforced: Enforced,
+    /// Absent or not understood: it is looked for by the cage's name.
+    #[serde(default, deserialize_with = "understood")]
     pub(crate) cgroup: Option<CgroupPaths>,
     pub(crate) broker: Option<Process>,
     pub(crate) init: Option<Process>,
@@ -68,21 +71,37 @@ pub(crate) struct Record {
     pub(crate) went: bool,
     /// Nothing of it is left but files.
     pub(crate) gone: bool,
+    #[serde(default, deserialize_with = "understood")]
     pub(crate) exit: Option<Exit>,
     /// From the intent to suspend it until it goes on.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "understood")]
     pub(crate) suspended: Option<Suspended>,
     /// Those in effect, if they are no more those of the plan.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "understood")]
     pub(crate) limits: Option<Limits>,
     /// From the intent to change them until that is done or undone.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "understood")]
     pub(crate) limits_meant: Option<Meant>,
     /// From the order to end it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "understood")]
     pub(crate) doomed: Option<Doomed>,
     /// As last asked for.
+    #[serde(default, deserialize_with = "understood")]
     pub(crate) ptys: Vec<PtyState>,
+}
+
+/// What another build wrote in a form of its own is as if it were not there: a cage that lives is
+/// found all the same, by what no build may change (who it is, its processes, how far it came).
+fn understood<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: Default + serde::de::DeserializeOwned,
+    D: serde::Deserializer<'de>,
+{
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_else(|error| {
+        tracing::warn!(%error, "a part of a cage's record is of another build");
+        T::default()
+    }))
 }
 
 impl Record {
@@ -108,13 +127,61 @@ impl Record {
             let Some(Ok(cage)) = name.strip_suffix(".json").map(str::parse::<CageId>) else {
                 continue;
             };
-            let text = std::fs::read(Self::path(folder, cage))?;
-            match serde_json::from_slice::<Self>(&text) {
+            let path = Self::path(folder, cage);
+            match serde_json::from_slice::<Self>(&std::fs::read(&path)?) {
                 Ok(record) if record.cage == cage => records.push(record),
-                Ok(_) | Err(_) => tracing::warn!(%cage, "a cage's record is not understood"),
+                Ok(_other) => tracing::error!(path = %path.display(), "the record of another cage"),
+                Err(error) => {
+                    tracing::error!(path = %path.display(), %error, "a cage's record is not understood");
+                }
             }
         }
         records.sort_by_key(|record| record.cage);
         Ok(records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// As a build of long ago, or of one to come, may have written it.
+    #[test]
+    fn records_of_other_builds_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let cage = CageId::new();
+        let core = json!({
+            "wire": 1, "cage": cage, "session": SessionId::new(), "run": RunId::new(),
+            "operator": 1, "uid": 2, "name": "n", "policy": "p", "plan_hash": "h",
+            "started_at_ms": 3, "broker": {"pid": 4, "start_time": 5, "new": 1},
+            "init": {"pid": 6, "start_time": 7}, "went": true, "gone": false,
+        });
+        let mut newer = core.clone();
+        for (name, value) in [
+            ("wire", json!(9)),
+            ("enforced", json!({"walls": [{"name": "x", "state": "half", "how": ""}]})),
+            ("cgroup", json!("somewhere")),
+            ("exit", json!({"code": "x"})),
+            ("suspended", json!({"at": "noon"})),
+            ("limits", json!([1])),
+            ("limits_meant", json!(1)),
+            ("doomed", json!({"cause": 3})),
+            ("ptys", json!({})),
+            ("brand_new", json!({"a": 1})),
+        ] {
+            newer[name] = value;
+        }
+        for text in [core, newer] {
+            std::fs::write(Record::path(folder.path(), cage), text.to_string()).unwrap();
+            let [record] = &Record::load_all(folder.path()).unwrap()[..] else { panic!("lost") };
+            assert_eq!((record.cage, record.went, record.gone), (cage, true, false));
+            assert_eq!(record.broker, Some(Process { pid: 4, start_time: 5 }));
+            assert_eq!((&record.exit, &record.cgroup, record.doomed), (&None, &None, None));
+        }
+        // Without what no build may leave out it is none, and is left where it is.
+        std::fs::write(Record::path(folder.path(), cage), "{}").unwrap();
+        assert!(Record::load_all(folder.path()).unwrap().is_empty());
+        assert!(Record::path(folder.path(), cage).exists());
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn prepare(
     let (tether, theirs) = Packets::pair().map_err(|error| Failure::new("tether", error))?;
     let fds = fds(supervisor, cage, plan, &paths, [listener.into(), theirs.into()], &mut numbers)?;
     let boot = Boot {
-        proto: wire::PROTO,
+        proto: supervisor.host.hello.proto,
         cage: spec.cage,
         session: spec.session,
         run: spec.run,
@@ -69,7 +69,7 @@ pub(super) fn prepare(
     let prepared = Prepared {
         program: copy(&supervisor.programs.broker)?,
         argv: vec![c"mews-ptybroker".to_owned()],
-        env: Vec::new(),
+        env: speaks().into_iter().collect(),
         fds: numbers.fds,
         mounts,
         identity: supervisor.host.is_root().then_some((uid, gid)),
@@ -78,6 +78,12 @@ pub(super) fn prepare(
         oom_score_adj: CString::new("500").ok(),
     };
     Ok((prepared, tether, stderr))
+}
+
+/// Nothing, but where a test wants an older or newer broker.
+fn speaks() -> Option<CString> {
+    let text = link::failpoint::variable(wire::hello::SPEAKS)?;
+    CString::new(format!("{}={text}", wire::hello::SPEAKS)).ok()
 }
 
 /// Null, null, and a pipe whose other end is given back.

@@ -36,7 +36,7 @@ impl Gate {
         let mut words = LastWords::collect(cage.id, stderr);
         let packets = Packets::connect(&supervisor.socket_path(cage.id))
             .map_err(|error| Failure::new("broker", error))?;
-        let opened = BrokerLink::open(packets, cage.listener());
+        let opened = BrokerLink::open(packets, &supervisor.host.hello, cage.listener());
         let (link, notices) = match tokio::time::timeout(BUILD_DEADLINE, opened).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => return Err(Failure::new("broker", words.after(&error).await)),

@@ -159,7 +159,7 @@ fn exec(sandbox: &Sandbox, name: &str, must: bool) -> anyhow::Result<()> {
 }
 
 /// What it printed is there as a whole, as far as it came.
-pub(super) fn lines(sandbox: &Sandbox, name: &str) -> anyhow::Result<usize> {
+pub(in crate::suite) fn lines(sandbox: &Sandbox, name: &str) -> anyhow::Result<usize> {
     let raw = sandbox.mews(["logs", "--raw", name])?.expect(0)?.out();
     // The last one may be under way.
     let whole = raw.rfind('\n').map_or("", |at| raw.get(..at).unwrap_or_default());
@@ -172,14 +172,14 @@ pub(super) fn lines(sandbox: &Sandbox, name: &str) -> anyhow::Result<usize> {
 }
 
 /// A cage of this name that prints lines.
-pub(super) fn begin(sandbox: &Sandbox, name: &str) -> anyhow::Result<()> {
+pub(in crate::suite) fn begin(sandbox: &Sandbox, name: &str) -> anyhow::Result<()> {
     start(sandbox, &["--name", name], &["sh", "-c", LINES, name])?;
     let up = in_workspace(sandbox, &format!("up-{name}"));
     pause::until("it runs", LIMIT, || up.exists().then_some(()))
 }
 
 /// Lets it end and checks how.
-pub(super) fn stop(sandbox: &Sandbox, name: &str) -> anyhow::Result<()> {
+pub(in crate::suite) fn stop(sandbox: &Sandbox, name: &str) -> anyhow::Result<()> {
     sandbox.file(&format!("ws/stop-{name}"), "")?;
     let waited = crate::talk::wait_exit(sandbox, name)?.expect(0)?;
     ensure!(waited.out().trim() == "7", "{name} ended with {}", waited.out());

@@ -1,0 +1,53 @@
+//! What the host lacks, injected from outside: room, descriptors, processes, a quick database, a
+//! daemon that answers. What was acknowledged stands, what cannot be done is said, and when there is
+//! enough again everything works without anybody's doing.
+
+mod clock;
+mod database;
+mod descriptors;
+mod disk;
+mod processes;
+mod stalled;
+mod syscalls;
+
+use crate::runner::Test;
+use anyhow::Context as _;
+use std::process::{Child, Stdio};
+use testkit::Sandbox;
+
+pub(super) fn tests() -> Vec<Test> {
+    vec![
+        Test::new("faults.disk_full", disk::full),
+        Test::new("faults.disk_full_while_a_cage_ends", disk::full_at_the_end),
+        Test::new("faults.disk_full_at_start", disk::full_at_start),
+        Test::new("faults.descriptors_of_sessiond", descriptors::of_sessiond),
+        Test::new("faults.descriptors_of_the_supervisor", descriptors::of_the_supervisor),
+        Test::new("faults.descriptors_of_a_broker", descriptors::of_a_broker),
+        Test::new("faults.no_process_for_the_supervisor", processes::none_left),
+        Test::new("faults.database_locked", database::locked),
+        Test::new("faults.sessiond_stalled", stalled::sessiond),
+        Test::new("faults.supervisor_stalled", stalled::supervisor),
+        Test::new("faults.broker_stalled", stalled::broker_stands),
+        Test::new("faults.stopped_and_continued_all_the_time", stalled::storm),
+        Test::new("faults.interrupted_system_calls", syscalls::interrupted),
+        Test::new("faults.database_writes_fail", syscalls::writes_fail),
+        Test::new("faults.clocks_of_another_origin", clock::time_namespace),
+    ]
+}
+
+/// `mews ARGS` with pipes, not waited for.
+fn begin(sandbox: &Sandbox, words: &[&str]) -> anyhow::Result<Child> {
+    let mut command = sandbox.command(words)?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command.spawn()?)
+}
+
+/// Microseconds of cpu that a process has used.
+fn cpu_us(pid: i32) -> anyhow::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_name, rest) = text.rsplit_once(')').context("a stat line")?;
+    let ticks: u64 =
+        rest.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
+    // USER_HZ is 100 on every Linux.
+    Ok(ticks * 10_000)
+}
