@@ -8,6 +8,8 @@ pub(crate) mod doctor;
 pub(crate) mod end;
 pub(crate) mod events;
 pub(crate) mod exec;
+mod flags;
+pub(crate) mod grants;
 pub(crate) mod inspect;
 pub(crate) mod kill;
 pub(crate) mod limits;
@@ -49,6 +51,7 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Discard(args) => changes::discard(&args, say).await,
         Verb::Stats(args) => stats::run(&args, say).await,
         Verb::Limits(args) => limits::run(&args, say).await,
+        Verb::Grants(args) => grants::run(args, say).await,
         Verb::End(args) => end::run(&args, say).await,
         Verb::Rm(args) => rm::run(&args, say).await,
         Verb::Policy(args) => policy::run(&args, say),

@@ -7,6 +7,7 @@ mod checkpoints;
 mod error;
 mod events;
 mod extract;
+mod grants;
 mod limits;
 mod projects;
 mod ptys;
@@ -45,6 +46,9 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/sessions/{s}/apply", post(checkpoints::apply))
         .route("/sessions/{s}/discard", post(checkpoints::discard))
         .route("/sessions/{s}/jobs", post(runs::start))
+        .route("/sessions/{s}/grants", post(grants::make))
+        .route("/grants", get(grants::list))
+        .route("/grants/{n}", delete(grants::revoke))
         .route("/sessions/{s}/runs", get(runs::list))
         .route("/sessions/{s}/runs/{r}", get(runs::get))
         .route("/sessions/{s}/runs/{r}/cancel", post(runs::cancel))
@@ -71,5 +75,8 @@ pub fn router(app: Arc<App>) -> Router {
         .fallback(error::no_route)
         .method_not_allowed_fallback(error::wrong_method)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), caller::admit))
+        // Behind the key of a grant, not behind who calls.
+        .route("/api/v1/grants/{n}/jobs", post(grants::start))
+        .method_not_allowed_fallback(error::wrong_method)
         .with_state(app)
 }

@@ -6,6 +6,7 @@
 
 use crate::app::App;
 use crate::filing;
+use crate::grants;
 use crate::layers;
 use crate::ledger::{self, Applied};
 use crate::reconcile::{self, Todo};
@@ -161,6 +162,7 @@ impl Keeper {
 
     fn follow_up(&self, connection: &Connection, todo: Todo) {
         tokio::spawn(layers::tidy(Arc::clone(&self.app), connection.clone()));
+        tokio::spawn(grants::tidy(Arc::clone(&self.app), connection.clone()));
         for cage in todo.strangers {
             tracing::warn!(%cage, "a living cage that no session has");
         }

@@ -14,6 +14,7 @@ pub mod daemon;
 pub mod endings;
 pub mod epoch;
 pub mod filing;
+pub mod grants;
 pub mod jobs;
 pub mod keeper;
 pub mod layers;

@@ -11,6 +11,7 @@ pub mod cages;
 pub mod checkpoints;
 pub mod column;
 pub mod events;
+pub mod grants;
 pub mod projects;
 pub mod ptys;
 pub mod requests;

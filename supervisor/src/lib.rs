@@ -19,6 +19,7 @@ mod clock;
 mod daemon;
 mod ending;
 mod files;
+mod grants;
 mod host;
 mod last_words;
 mod launch;
@@ -98,7 +99,9 @@ fn equip(host: host::Host) -> anyhow::Result<Rc<supervisor::Supervisor>> {
     let facts = probe::facts(&layout);
     let filter = seccomp::compile(seccomp::Profile::Default);
     let filter = link::memfd::sealed("seccomp", &filter).context("seccomp filter")?;
-    Ok(supervisor::Supervisor::new(host, admission, programs, layout, facts, filter))
+    let grants = grants::Grants::open(host.dirs.grants()).context("the table of grants")?;
+    let table = (admission, grants);
+    Ok(supervisor::Supervisor::new(host, table, programs, layout, facts, filter))
 }
 
 /// Neither Landlock nor seccomp: every cage would inherit them. Not no_new_privs either: a host may

@@ -3,8 +3,9 @@
 //! A request whose verb is not here closes the connection it came on. Everything else that is wrong
 //! with a request is answered and changes nothing.
 
-use crate::admission::{Operator, check_connection};
+use crate::admission::{self, Operator, check_connection};
 use crate::cage::Cage;
+use crate::grants::{self, ByGrant};
 use crate::requests as handle;
 use crate::supervisor::Supervisor;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use wire::supervisor::{Phase, SupervisorRequest};
-use wire::{CageId, ErrorCode, EventBody, WireError, control};
+use wire::{CageId, ErrorCode, EventBody, GrantKey, WireError, control};
 
 /// An answer: a value, and descriptors beside it.
 pub(crate) type Reply = Result<(Value, Vec<OwnedFd>), WireError>;
@@ -25,9 +26,14 @@ pub(crate) enum Who {
     /// An operator whose own open connection comes with the request, first of its descriptors. For
     /// a cage: its operator, or an admin.
     Operator,
-    /// The same; where no connection comes, sessiond itself, for a cage that has ended.
+    /// The same; or by a grant whose key comes with the request, over anybody's connection: it is then
+    /// whose grant it is.
+    OperatorOrGrant,
+    /// By a grant alone.
+    Grant,
+    /// An operator; where no connection comes, sessiond itself, for a cage that has ended.
     OperatorOrAfterEnd,
-    /// The same, for what is about all cages: the operator of a user's own mews; root of a shared one.
+    /// An operator, for what is about all cages: the operator of a user's own mews; root of a shared one.
     Owner,
     /// sessiond itself.
     Link,
@@ -79,11 +85,16 @@ macro_rules! permit {
 }
 
 #[rustfmt::skip]
-pub(crate) const TABLE: [Permit; 25] = [
+pub(crate) const TABLE: [Permit; 30] = [
     //      request       who                 phase    once         fds  handler
     permit!("admit",      Operator,           NoCage,  Any,         0,   handle::admit),
-    permit!("spawn",      Operator,           Unknown, OncePerCage, 1,   handle::spawn),
+    permit!("spawn",      OperatorOrGrant,    Unknown, OncePerCage, 1,   handle::spawn),
     permit!("dry_run",    Operator,           NoCage,  Any,         1,   handle::dry_run),
+    permit!("mint",       Operator,           NoCage,  Any,         1,   handle::mint),
+    permit!("grant",      Grant,              NoCage,  Any,         0,   handle::grant),
+    permit!("grants",     Link,               NoCage,  Any,         0,   handle::grants),
+    permit!("revoke",     Operator,           NoCage,  Any,         0,   handle::revoke),
+    permit!("forget_grant", Link,             NoCage,  Any,         0,   handle::forget_grant),
     permit!("exec",       Operator,           Running, Any,         1,   handle::exec),
     permit!("attach",     Operator,           Known,   Any,         2,   handle::attach),
     permit!("input",      Operator,           Running, Any,         1,   handle::input),
@@ -114,6 +125,8 @@ pub(crate) struct Call {
     pub(crate) request: SupervisorRequest,
     /// Who asks, for the requests of operators.
     pub(crate) operator: Option<Operator>,
+    /// The grant that they are asked for by, and who really asks.
+    pub(crate) by: Option<ByGrant>,
     /// The cage that it names, if it is known.
     pub(crate) cage: Option<Rc<Cage>>,
     /// Without the authority.
@@ -178,12 +191,18 @@ impl Permit {
         let request: SupervisorRequest = control::typed(body)?;
         let cage = id.and_then(|id| supervisor.find(id));
         let ended = cage.as_ref().is_some_and(|cage| cage.phase() == Phase::Gone);
-        let operator = match self.who {
-            Who::Link => None,
-            Who::OperatorOrAfterEnd if fds.is_empty() && ended => None,
-            Who::Operator | Who::OperatorOrAfterEnd | Who::Owner => {
-                Some(authority(supervisor, &mut fds)?)
+        let (operator, by) = match (self.who, key_of(&request)) {
+            (Who::Link, _) => (None, None),
+            (Who::OperatorOrAfterEnd, _) if fds.is_empty() && ended => (None, None),
+            (Who::OperatorOrGrant | Who::Grant, Some(key)) => {
+                let (operator, by) = granted(supervisor, &mut fds, key)?;
+                (Some(operator), Some(by))
             }
+            (Who::Grant, None) => return Err(no_key()),
+            (
+                Who::Operator | Who::OperatorOrGrant | Who::OperatorOrAfterEnd | Who::Owner,
+                _no_key,
+            ) => (Some(authority(supervisor, &mut fds)?), None),
         };
         if fds.len() != self.fds {
             let words = format!("{} wants {} descriptors, got {}", self.verb, self.fds, fds.len());
@@ -204,7 +223,7 @@ impl Permit {
         if let (true, Some(cage), Some(operator)) = (of_another, &cage, &operator) {
             self.record(cage, operator)?;
         }
-        Ok(Call { request, operator, cage, fds })
+        Ok(Call { request, operator, by, cage, fds })
     }
 
     /// Before the act: an act of an admin on what is another's is never without a trace.
@@ -254,8 +273,36 @@ fn is_owner(supervisor: &Supervisor, operator: &Operator) -> bool {
     operator.uid == 0 || operator.uid == supervisor.host.uid
 }
 
-/// Who asks, from the operator's own connection: as it was made, and still open.
+/// The key of a grant that a request comes with.
+fn key_of(request: &SupervisorRequest) -> Option<&GrantKey> {
+    if let SupervisorRequest::Grant { grant }
+    | SupervisorRequest::Spawn { grant: Some(grant), .. } = request
+    {
+        return Some(grant);
+    }
+    None
+}
+
+/// Whose grant it is, as the table of grants has it, asked for over a connection of anybody's.
+fn granted(
+    supervisor: &Supervisor,
+    fds: &mut Vec<OwnedFd>,
+    key: &GrantKey,
+) -> Result<(Operator, ByGrant), WireError> {
+    let connection = open_connection(supervisor, fds)?;
+    let asker = admission::asker(&supervisor.host, &connection)?;
+    let (state, operator) = grants::operator_of(supervisor, key)?;
+    Ok((operator, ByGrant { grant: state.id, asker }))
+}
+
+/// Who asks, from the operator's own connection.
 fn authority(supervisor: &Supervisor, fds: &mut Vec<OwnedFd>) -> Result<Operator, WireError> {
+    let connection = open_connection(supervisor, fds)?;
+    supervisor.admission.admit(&supervisor.host, &connection)
+}
+
+/// A connection as it was made, and still open.
+fn open_connection(supervisor: &Supervisor, fds: &mut Vec<OwnedFd>) -> Result<OwnedFd, WireError> {
     if fds.is_empty() {
         return Err(WireError::new(ErrorCode::Forbidden, "no operator's connection came with it"));
     }
@@ -264,7 +311,11 @@ fn authority(supervisor: &Supervisor, fds: &mut Vec<OwnedFd>) -> Result<Operator
     if !supervisor.host.one_shot {
         check_connection(&connection, supervisor.api_listener().as_ref())?;
     }
-    supervisor.admission.admit(&supervisor.host, &connection)
+    Ok(connection)
+}
+
+fn no_key() -> WireError {
+    WireError::new(ErrorCode::BadRequest, "the key of a grant is missing")
 }
 
 fn no_cage() -> WireError {

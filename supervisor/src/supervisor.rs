@@ -4,6 +4,7 @@ use crate::admission::Admission;
 use crate::cage::Cage;
 use crate::cage::record::Record;
 use crate::files;
+use crate::grants::Grants;
 use crate::host::{Host, Mode};
 use crate::programs::Programs;
 use crate::pump::Dirty;
@@ -37,6 +38,7 @@ pub(crate) enum Stop {
 pub(crate) struct Supervisor {
     pub(crate) host: Host,
     pub(crate) admission: Admission,
+    pub(crate) grants: Grants,
     pub(crate) programs: Programs,
     pub(crate) facts: HostFacts,
     pub(crate) layout: Layout,
@@ -65,7 +67,7 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     pub(crate) fn new(
         host: Host,
-        admission: Admission,
+        (admission, grants): (Admission, Grants),
         programs: Programs,
         layout: Layout,
         facts: HostFacts,
@@ -78,6 +80,7 @@ impl Supervisor {
         Rc::new(Self {
             host,
             admission,
+            grants,
             programs,
             facts,
             layout,

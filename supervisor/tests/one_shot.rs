@@ -139,7 +139,7 @@ impl Caller {
 
     fn spawn_spec(&mut self, spec: &SpawnSpec) -> Result<Spawned, WireError> {
         let file = memfd::sealed("spec", &serde_json::to_vec(spec).unwrap()).unwrap();
-        self.ask(&SupervisorRequest::Spawn { cage: spec.cage }, &[file.as_fd()])
+        self.ask(&SupervisorRequest::Spawn { cage: spec.cage, grant: None }, &[file.as_fd()])
             .map(|(value, _fds)| serde_json::from_value(value).unwrap())
     }
 

@@ -5,6 +5,8 @@ mod policy;
 pub(super) mod routes;
 mod shares;
 
+pub(super) use policy::put as reload;
+
 use crate::runner::Test;
 use crate::talk::text;
 use anyhow::{Context as _, ensure};

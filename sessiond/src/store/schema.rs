@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use wire::{ErrorCode, WireError};
 
 /// Step N brings version N to N + 1.
-const STEPS: &[&str] = &[FIRST, CHECKPOINTS];
+const STEPS: &[&str] = &[FIRST, CHECKPOINTS, GRANTS];
 
 const FIRST: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -135,6 +135,17 @@ CREATE TABLE checkpoints (
     error TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX checkpoints_by_session ON checkpoints (session);
+";
+
+const GRANTS: &str = "
+CREATE TABLE grants (
+    id TEXT PRIMARY KEY,
+    session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    policy TEXT NOT NULL,
+    overrides TEXT NOT NULL,
+    made INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+CREATE INDEX grants_by_session ON grants (session);
 ";
 
 /// Brings the database to the newest version, one transaction a step.

@@ -168,7 +168,7 @@ impl Fake {
         let mut fds = fds.into_iter();
         let plain = Ok((Value::Null, Vec::new()));
         Some(match verb {
-            SupervisorRequest::Spawn { cage } => {
+            SupervisorRequest::Spawn { cage, .. } => {
                 let (authority, spec) = (fds.next().unwrap(), fds.next().unwrap());
                 let spec: SpawnSpec =
                     serde_json::from_slice(&memfd::read(spec, 1 << 24).unwrap()).unwrap();
@@ -215,6 +215,13 @@ impl Fake {
             }
             SupervisorRequest::Checkpoint { cage, .. } => self.checkpoint(cage),
             SupervisorRequest::Layer { .. } => layer(fds.nth(1).unwrap()),
+            SupervisorRequest::Grants => Ok((Value::Null, vec![document(&Vec::<Value>::new())])),
+            SupervisorRequest::ForgetGrant { .. } => plain,
+            SupervisorRequest::Mint { .. }
+            | SupervisorRequest::Grant { .. }
+            | SupervisorRequest::Revoke { .. } => {
+                Err(WireError::new(ErrorCode::NotFound, "the fake has no grants"))
+            }
             SupervisorRequest::Layers => Ok((Value::Null, vec![document(&self.state().layers)])),
             SupervisorRequest::ForgetLayer { .. } => plain,
             SupervisorRequest::Stats { .. } => {

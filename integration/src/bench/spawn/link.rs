@@ -78,7 +78,7 @@ impl Supervisor {
             exec: exec_spec(workspace, argv, None),
         };
         let file = memfd::sealed("spec", &serde_json::to_vec(&spec)?)?;
-        self.request(&SupervisorRequest::Spawn { cage: spec.cage }, &[file.as_fd()])?;
+        self.request(&SupervisorRequest::Spawn { cage: spec.cage, grant: None }, &[file.as_fd()])?;
         Ok(spec.cage)
     }
 
