@@ -76,6 +76,8 @@ pub(crate) enum Verb {
     Limits(verb::limits::Args),
     /// Let others start commands in a session of yours, so many and until then
     Grants(verb::grants::Args),
+    /// Who asked for what, by what right, and what came of it
+    Audit(verb::audit::Args),
     /// End a session: TERM, five seconds, KILL
     End(verb::end::Args),
     /// Remove an ended session with all it has kept

@@ -1,6 +1,7 @@
 //! One verb, one file.
 
 pub(crate) mod attach;
+pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod checkpoint;
 pub(crate) mod daemon;
@@ -52,6 +53,7 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Stats(args) => stats::run(&args, say).await,
         Verb::Limits(args) => limits::run(&args, say).await,
         Verb::Grants(args) => grants::run(args, say).await,
+        Verb::Audit(args) => audit::run(&args, say).await,
         Verb::End(args) => end::run(&args, say).await,
         Verb::Rm(args) => rm::run(&args, say).await,
         Verb::Policy(args) => policy::run(&args, say),

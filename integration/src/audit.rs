@@ -169,7 +169,7 @@ fn cages(db: &Connection, records: &BTreeMap<String, Value>) -> anyhow::Result<V
 }
 
 /// In the supervisor's folder, and about no single cage.
-pub(crate) const OF_NO_CAGE: [&str; 1] = ["grants"];
+pub(crate) const OF_NO_CAGE: [&str; 3] = ["grants", "journal", "journal.1"];
 
 /// Files and folders without an owner.
 fn files(sandbox: &Sandbox, records: &BTreeMap<String, Value>) -> Vec<String> {

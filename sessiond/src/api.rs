@@ -1,6 +1,7 @@
 //! The HTTP API: every route once, as in the table of `wire::api`.
 
 pub mod attach;
+mod audit;
 mod cages;
 pub mod caller;
 mod checkpoints;
@@ -30,6 +31,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/readyz", get(system::readyz))
         .route("/versions", get(system::versions))
         .route("/shutdown", post(system::shutdown))
+        .route("/audit", get(audit::list))
         .route("/resolve", get(resolve::resolve))
         .route("/attach", get(attach::attach_any))
         .route("/projects", get(projects::list).post(projects::create))

@@ -8,7 +8,7 @@ use crate::ledger::Told;
 use crate::store::sessions;
 use crate::store::{Result, cages, runs};
 use crate::supervisor_link::RequestError;
-use crate::{grants, keeper, layers, ledger};
+use crate::{audit, grants, keeper, layers, ledger};
 use link::failpoint;
 use rusqlite::Connection as Database;
 use serde_json::json;
@@ -146,6 +146,7 @@ fn end_now(db: &Database, who: access::Operator, id: SessionId) -> Result<Option
         let told = Told { kind: "session.admin", data, at_ms: now_ms() };
         ledger::note(db, id, None, told)?;
     }
+    audit::done(db, who, "end_session", &session)?;
     // Made for one run: it ended by itself with its last cage.
     if session.state != SessionState::Ended {
         ledger::end_session(db, id, now_ms())?;
@@ -173,6 +174,7 @@ pub async fn purge(app: &Arc<App>, caller: &Caller, session: SessionId) -> Resul
             .into());
         }
         let cages = cages::of_session(db, session)?;
+        audit::done(db, operator, "rm", &row)?;
         sessions::delete(db, session)?;
         Ok(cages.into_iter().map(|cage| cage.id).collect::<Vec<_>>())
     });

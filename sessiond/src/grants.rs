@@ -7,6 +7,7 @@
 use crate::access::{self, Operator, Verb};
 use crate::api::caller::Caller;
 use crate::app::App;
+use crate::audit;
 use crate::clock::now_ms;
 use crate::layers::parsed;
 use crate::ledger::{self, Told};
@@ -38,7 +39,11 @@ pub async fn mint(
     let MakeGrant { cages, for_ms, policy, overrides } = asked;
     let row = GrantRow { id, session, policy, overrides, made: false };
     let kept = row.clone();
-    let owner = app.store.write(move |db| begin(db, who, &kept)).await?;
+    let owner = app.store.write(move |db| begin(db, who, &kept)).await.map_err(WireError::from);
+    if let Err(error) = &owner {
+        audit::refused(&app, who, "mint", session, error).await;
+    }
+    let owner = owner?;
     failpoint::reach("mint.rows");
     let spec = spec(&owner, row);
     let spec = serde_json::to_vec(&spec)

@@ -6,6 +6,7 @@
 use crate::access::{self, Verb};
 use crate::api::caller::Caller;
 use crate::app::App;
+use crate::audit;
 use crate::clock::now_ms;
 use crate::ledger::{self, Told};
 use crate::session::state::{self, Room};
@@ -132,7 +133,11 @@ async fn start_on(
         .store
         .write(move |db| begin(db, (operator, grant), made, &row))
         .await
-        .map_err(WireError::from)?;
+        .map_err(WireError::from);
+    if let Err(error) = &begun {
+        audit::refused(&app, operator, "spawn", session, error).await;
+    }
+    let begun = begun?;
     failpoint::reach("run.rows");
     let row = match begun {
         Begun::Again(earlier) => return decided(&app, earlier).await,

@@ -5,6 +5,7 @@
 //! the link is made anew, which brings them again.
 
 use crate::app::App;
+use crate::audit;
 use crate::filing;
 use crate::grants;
 use crate::layers;
@@ -68,6 +69,8 @@ impl Keeper {
         let mut batch = Vec::with_capacity(BATCH);
         let mut degraded = !*healthy.borrow_and_update();
         let mut listed = false;
+        let trail = incoming.audit.clone();
+        tokio::spawn(audit::follow(Arc::clone(&self.app), connection.clone(), trail));
         let list = connection.list();
         tokio::pin!(list);
         loop {

@@ -8,6 +8,7 @@
 pub mod access;
 pub mod api;
 pub mod app;
+pub mod audit;
 pub mod checkpoints;
 pub mod clock;
 pub mod daemon;

@@ -7,6 +7,7 @@
 //! A disk that is full or gone makes the store *degraded*: reads go on, writes fail with
 //! [`StoreError::Unavailable`], and the first write that succeeds ends it.
 
+pub mod audit;
 pub mod cages;
 pub mod checkpoints;
 pub mod column;

@@ -197,6 +197,11 @@ impl Grants {
         Ok(grant.state)
     }
 
+    /// The session that one is for, and whose it is.
+    pub(crate) fn about(&self, id: GrantId) -> Option<(SessionId, u32)> {
+        self.kept.borrow().get(&id).map(|grant| (grant.state.session, grant.state.uid))
+    }
+
     /// # Errors
     /// It cannot be removed.
     pub(crate) fn forget(&self, id: GrantId) -> Result<(), WireError> {

@@ -12,6 +12,7 @@
 
 mod admission;
 mod attest;
+mod audit;
 mod broker_link;
 mod cage;
 mod checkpoint;
@@ -46,6 +47,7 @@ mod supervisor;
 mod suspend;
 #[expect(unsafe_code, reason = "fork, mounts and the like, which nix does not wrap safely")]
 mod sys;
+mod trail;
 mod uids;
 mod upstream;
 mod workspace;
@@ -100,8 +102,9 @@ fn equip(host: host::Host) -> anyhow::Result<Rc<supervisor::Supervisor>> {
     let filter = seccomp::compile(seccomp::Profile::Default);
     let filter = link::memfd::sealed("seccomp", &filter).context("seccomp filter")?;
     let grants = grants::Grants::open(host.dirs.grants()).context("the table of grants")?;
-    let table = (admission, grants);
-    Ok(supervisor::Supervisor::new(host, table, programs, layout, facts, filter))
+    let audit = audit::Audit::open(host.dirs.journal(), Rc::default()).context("the journal")?;
+    let kept = (admission, grants, audit);
+    Ok(supervisor::Supervisor::new(host, kept, programs, layout, facts, filter))
 }
 
 /// Neither Landlock nor seccomp: every cage would inherit them. Not no_new_privs either: a host may

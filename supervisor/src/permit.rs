@@ -1,4 +1,5 @@
-//! What the supervisor does for others, as one table: request, who, phase, once, handler.
+//! What the supervisor does for others, as one table: request, who, phase, once, trail,
+//! handler.
 //!
 //! A request whose verb is not here closes the connection it came on. Everything else that is wrong
 //! with a request is answered and changes nothing.
@@ -8,6 +9,7 @@ use crate::cage::Cage;
 use crate::grants::{self, ByGrant};
 use crate::requests as handle;
 use crate::supervisor::Supervisor;
+use crate::trail;
 use serde_json::Value;
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -61,6 +63,17 @@ pub(crate) enum Times {
     Any,
 }
 
+/// Whether the journal is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trail {
+    /// Always.
+    Act,
+    /// Where it is refused, or about what is another's.
+    Look,
+    /// sessiond's own housekeeping.
+    No,
+}
+
 pub(crate) struct Permit {
     pub(crate) verb: &'static str,
     pub(crate) who: Who,
@@ -68,55 +81,58 @@ pub(crate) struct Permit {
     pub(crate) times: Times,
     /// Descriptors beside the request, the authority not counted.
     pub(crate) fds: usize,
+    pub(crate) trail: Trail,
     handler: Handler,
 }
 
 macro_rules! permit {
-    ($verb:literal, $who:ident, $when:ident, $times:ident, $fds:literal, $handler:path) => {
+    ($verb:literal, $who:ident, $when:ident, $times:ident, $fds:literal, $trail:ident, $handler:path) => {
         Permit {
             verb: $verb,
             who: Who::$who,
             when: When::$when,
             times: Times::$times,
             fds: $fds,
+            trail: Trail::$trail,
             handler: |supervisor, call| Box::pin($handler(supervisor, call)),
         }
     };
 }
 
 #[rustfmt::skip]
-pub(crate) const TABLE: [Permit; 30] = [
-    //      request       who                 phase    once         fds  handler
-    permit!("admit",      Operator,           NoCage,  Any,         0,   handle::admit),
-    permit!("spawn",      OperatorOrGrant,    Unknown, OncePerCage, 1,   handle::spawn),
-    permit!("dry_run",    Operator,           NoCage,  Any,         1,   handle::dry_run),
-    permit!("mint",       Operator,           NoCage,  Any,         1,   handle::mint),
-    permit!("grant",      Grant,              NoCage,  Any,         0,   handle::grant),
-    permit!("grants",     Link,               NoCage,  Any,         0,   handle::grants),
-    permit!("revoke",     Operator,           NoCage,  Any,         0,   handle::revoke),
-    permit!("forget_grant", Link,             NoCage,  Any,         0,   handle::forget_grant),
-    permit!("exec",       Operator,           Running, Any,         1,   handle::exec),
-    permit!("attach",     Operator,           Known,   Any,         2,   handle::attach),
-    permit!("input",      Operator,           Running, Any,         1,   handle::input),
-    permit!("resize",     Operator,           Running, Any,         0,   handle::pass),
-    permit!("signal",     Operator,           Running, Any,         0,   handle::pass),
-    permit!("suspend",    Operator,           Running, Any,         0,   handle::suspend),
-    permit!("resume",     Operator,           Running, Any,         0,   handle::resume),
-    permit!("stats",      Operator,           Running, Any,         0,   handle::stats),
-    permit!("limits",     Operator,           Running, Any,         0,   handle::limits),
-    permit!("set_limits", Operator,           Running, Any,         0,   handle::set_limits),
-    permit!("kill",       Operator,           Known,   Any,         0,   handle::kill),
-    permit!("end",        Operator,           Known,   Any,         0,   handle::end),
-    permit!("plan",       Operator,           Known,   Any,         0,   handle::plan),
-    permit!("scrollback", OperatorOrAfterEnd, Known,   Any,         0,   handle::scrollback),
-    permit!("checkpoint", Operator,           Running, Any,         0,   handle::checkpoint),
-    permit!("layer",      Operator,           NoCage,  Any,         1,   handle::layer),
-    permit!("layers",     Link,               NoCage,  Any,         0,   handle::layers),
-    permit!("forget_layer", Link,             NoCage,  Any,         0,   handle::forget_layer),
-    permit!("list",       Link,               NoCage,  Any,         0,   handle::list),
-    permit!("ack",        Link,               Known,   Any,         0,   handle::ack),
-    permit!("forget",     Link,               Ended,   OncePerCage, 0,   handle::forget),
-    permit!("shutdown",   Owner,              NoCage,  Any,         0,   handle::shutdown),
+pub(crate) const TABLE: [Permit; 31] = [
+    //      request         who                 phase    once         fds  trail  handler
+    permit!("admit",        Operator,           NoCage,  Any,         0,   Look,  handle::admit),
+    permit!("spawn",        OperatorOrGrant,    Unknown, OncePerCage, 1,   Act,   handle::spawn),
+    permit!("dry_run",      Operator,           NoCage,  Any,         1,   Look,  handle::dry_run),
+    permit!("mint",         Operator,           NoCage,  Any,         1,   Act,   handle::mint),
+    permit!("grant",        Grant,              NoCage,  Any,         0,   Look,  handle::grant),
+    permit!("grants",       Link,               NoCage,  Any,         0,   No,    handle::grants),
+    permit!("revoke",       Operator,           NoCage,  Any,         0,   Act,   handle::revoke),
+    permit!("audit",        Link,               NoCage,  Any,         0,   No,    handle::audit),
+    permit!("forget_grant", Link,               NoCage,  Any,         0,   No,    handle::forget_grant),
+    permit!("exec",         Operator,           Running, Any,         1,   Act,   handle::exec),
+    permit!("attach",       Operator,           Known,   Any,         2,   Act,   handle::attach),
+    permit!("input",        Operator,           Running, Any,         1,   Look,  handle::input),
+    permit!("resize",       Operator,           Running, Any,         0,   Look,  handle::pass),
+    permit!("signal",       Operator,           Running, Any,         0,   Act,   handle::pass),
+    permit!("suspend",      Operator,           Running, Any,         0,   Act,   handle::suspend),
+    permit!("resume",       Operator,           Running, Any,         0,   Act,   handle::resume),
+    permit!("stats",        Operator,           Running, Any,         0,   Look,  handle::stats),
+    permit!("limits",       Operator,           Running, Any,         0,   Look,  handle::limits),
+    permit!("set_limits",   Operator,           Running, Any,         0,   Act,   handle::set_limits),
+    permit!("kill",         Operator,           Known,   Any,         0,   Act,   handle::kill),
+    permit!("end",          Operator,           Known,   Any,         0,   Act,   handle::end),
+    permit!("plan",         Operator,           Known,   Any,         0,   Look,  handle::plan),
+    permit!("scrollback",   OperatorOrAfterEnd, Known,   Any,         0,   Look,  handle::scrollback),
+    permit!("checkpoint",   Operator,           Running, Any,         0,   Act,   handle::checkpoint),
+    permit!("layer",        Operator,           NoCage,  Any,         1,   Act,   handle::layer),
+    permit!("layers",       Link,               NoCage,  Any,         0,   No,    handle::layers),
+    permit!("forget_layer", Link,               NoCage,  Any,         0,   No,    handle::forget_layer),
+    permit!("list",         Link,               NoCage,  Any,         0,   No,    handle::list),
+    permit!("ack",          Link,               Known,   Any,         0,   No,    handle::ack),
+    permit!("forget",       Link,               Ended,   OncePerCage, 0,   No,    handle::forget),
+    permit!("shutdown",     Owner,              NoCage,  Any,         0,   Act,   handle::shutdown),
 ];
 
 /// A request that passed the table.
@@ -157,7 +173,7 @@ pub(crate) fn find(body: &Value) -> Result<&'static Permit, Outside> {
 }
 
 impl Permit {
-    /// Checks everything that the row says, then does it.
+    /// Checks everything that the row says, then does it; written down before and after.
     pub(crate) async fn run(
         &self,
         supervisor: Rc<Supervisor>,
@@ -165,26 +181,46 @@ impl Permit {
         fds: Vec<OwnedFd>,
     ) -> Reply {
         let id = cage_of(&body)?;
-        let call = self.check(&supervisor, id, body, fds)?;
-        let (Times::OncePerCage, Some(id)) = (self.times, id) else {
-            return (self.handler)(supervisor, call).await;
+        let mut asker = None;
+        let call = self.check(&supervisor, (id, &mut asker), body, fds);
+        let call = call.inspect_err(|error| {
+            trail::refused(&supervisor, self, (asker, id), error);
+        })?;
+        let claim = self.claim(&supervisor, id)?;
+        let written = trail::asked(&supervisor, self, &call);
+        let reply = match written {
+            Ok(written) => {
+                let reply = (self.handler)(Rc::clone(&supervisor), call).await;
+                trail::outcome(&supervisor, written, reply.as_ref().err());
+                reply
+            }
+            Err(error) => Err(error),
         };
-        let claim = (id, self.verb);
-        if !supervisor.claims.borrow_mut().insert(claim) {
-            let words = format!("{} is being done already, or is done", self.verb);
-            return Err(WireError::new(ErrorCode::Conflict, words));
-        }
-        let reply = (self.handler)(Rc::clone(&supervisor), call).await;
-        if reply.is_err() {
+        if let (Some(claim), true) = (claim, reply.is_err()) {
             supervisor.claims.borrow_mut().remove(&claim);
         }
         reply
     }
 
-    fn check(
+    /// What a cage takes only once.
+    fn claim(
         &self,
         supervisor: &Supervisor,
         id: Option<CageId>,
+    ) -> Result<Option<(CageId, &'static str)>, WireError> {
+        let (Times::OncePerCage, Some(id)) = (self.times, id) else { return Ok(None) };
+        let claim = (id, self.verb);
+        if supervisor.claims.borrow_mut().insert(claim) {
+            return Ok(Some(claim));
+        }
+        let words = format!("{} is being done already, or is done", self.verb);
+        Err(WireError::new(ErrorCode::Conflict, words))
+    }
+
+    fn check(
+        &self,
+        supervisor: &Supervisor,
+        (id, asker): (Option<CageId>, &mut Option<u32>),
         body: Value,
         mut fds: Vec<OwnedFd>,
     ) -> Result<Call, WireError> {
@@ -195,14 +231,14 @@ impl Permit {
             (Who::Link, _) => (None, None),
             (Who::OperatorOrAfterEnd, _) if fds.is_empty() && ended => (None, None),
             (Who::OperatorOrGrant | Who::Grant, Some(key)) => {
-                let (operator, by) = granted(supervisor, &mut fds, key)?;
+                let (operator, by) = granted(supervisor, (&mut fds, asker), key)?;
                 (Some(operator), Some(by))
             }
             (Who::Grant, None) => return Err(no_key()),
             (
                 Who::Operator | Who::OperatorOrGrant | Who::OperatorOrAfterEnd | Who::Owner,
                 _no_key,
-            ) => (Some(authority(supervisor, &mut fds)?), None),
+            ) => (Some(authority(supervisor, &mut fds, asker)?), None),
         };
         if fds.len() != self.fds {
             let words = format!("{} wants {} descriptors, got {}", self.verb, self.fds, fds.len());
@@ -286,18 +322,24 @@ fn key_of(request: &SupervisorRequest) -> Option<&GrantKey> {
 /// Whose grant it is, as the table of grants has it, asked for over a connection of anybody's.
 fn granted(
     supervisor: &Supervisor,
-    fds: &mut Vec<OwnedFd>,
+    (fds, asker): (&mut Vec<OwnedFd>, &mut Option<u32>),
     key: &GrantKey,
 ) -> Result<(Operator, ByGrant), WireError> {
     let connection = open_connection(supervisor, fds)?;
-    let asker = admission::asker(&supervisor.host, &connection)?;
+    let uid = admission::asker(&supervisor.host, &connection)?;
+    *asker = Some(uid);
     let (state, operator) = grants::operator_of(supervisor, key)?;
-    Ok((operator, ByGrant { grant: state.id, asker }))
+    Ok((operator, ByGrant { grant: state.id, asker: uid }))
 }
 
 /// Who asks, from the operator's own connection.
-fn authority(supervisor: &Supervisor, fds: &mut Vec<OwnedFd>) -> Result<Operator, WireError> {
+fn authority(
+    supervisor: &Supervisor,
+    fds: &mut Vec<OwnedFd>,
+    asker: &mut Option<u32>,
+) -> Result<Operator, WireError> {
     let connection = open_connection(supervisor, fds)?;
+    *asker = link::Peer::of(&connection).ok().map(|peer| peer.uid);
     supervisor.admission.admit(&supervisor.host, &connection)
 }
 
@@ -333,8 +375,9 @@ mod tests {
     fn the_table() {
         let mut text = String::new();
         for row in &TABLE {
-            let Permit { verb, who, when, times, fds, handler: _ } = row;
-            writeln!(text, "{verb} · {who:?} · {when:?} · {times:?} · {fds}").unwrap();
+            let Permit { verb, who, when, times, fds, trail, handler: _ } = row;
+            let row = format!("{verb} · {who:?} · {when:?} · {times:?} · {fds} · {trail:?}");
+            writeln!(text, "{row}").unwrap();
         }
         let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/src/permit.golden");
         if std::env::var_os("UPDATE_GOLDEN").is_some() {

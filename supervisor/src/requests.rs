@@ -102,6 +102,11 @@ pub(crate) async fn revoke(supervisor: Rc<Supervisor>, call: Call) -> Reply {
     Ok((control::value(&state)?, Vec::new()))
 }
 
+pub(crate) async fn audit(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Audit { after } = call.request else { return Err(mixed_up()) };
+    Ok((Value::Null, vec![write_json(&supervisor.audit.after(after))?]))
+}
+
 pub(crate) async fn forget_grant(supervisor: Rc<Supervisor>, call: Call) -> Reply {
     let SupervisorRequest::ForgetGrant { grant } = call.request else { return Err(mixed_up()) };
     supervisor.grants.forget(grant)?;
@@ -156,6 +161,7 @@ pub(crate) async fn pass(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
         | SupervisorRequest::Grant { .. }
         | SupervisorRequest::Revoke { .. }
         | SupervisorRequest::Grants
+        | SupervisorRequest::Audit { .. }
         | SupervisorRequest::ForgetGrant { .. }
         | SupervisorRequest::Exec { .. }
         | SupervisorRequest::Attach { .. }

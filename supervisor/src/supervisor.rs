@@ -1,6 +1,7 @@
 //! What the supervisor holds for its whole life: the host, the programs, the cages.
 
 use crate::admission::Admission;
+use crate::audit::Audit;
 use crate::cage::Cage;
 use crate::cage::record::Record;
 use crate::files;
@@ -39,6 +40,7 @@ pub(crate) struct Supervisor {
     pub(crate) host: Host,
     pub(crate) admission: Admission,
     pub(crate) grants: Grants,
+    pub(crate) audit: Audit,
     pub(crate) programs: Programs,
     pub(crate) facts: HostFacts,
     pub(crate) layout: Layout,
@@ -67,7 +69,7 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     pub(crate) fn new(
         host: Host,
-        (admission, grants): (Admission, Grants),
+        (admission, grants, audit): (Admission, Grants, Audit),
         programs: Programs,
         layout: Layout,
         facts: HostFacts,
@@ -77,15 +79,17 @@ impl Supervisor {
             Mode::Root(range) => Some(Uids::new(range, seed())),
             Mode::User => None,
         };
+        let dirty = Rc::clone(audit.dirty());
         Rc::new(Self {
             host,
             admission,
             grants,
+            audit,
             programs,
             facts,
             layout,
             seccomp,
-            dirty: Rc::default(),
+            dirty,
             uids: RefCell::new(uids),
             userns: RefCell::default(),
             places: RefCell::default(),

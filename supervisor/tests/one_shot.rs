@@ -109,8 +109,10 @@ impl Caller {
 
     fn note(&mut self, message: Message) {
         let Message::Notify(body) = message else { panic!("{message:?}") };
-        let SupervisorNotice::Event { event } = wire::control::typed(body).unwrap();
-        self.events.push(event);
+        match wire::control::typed(body).unwrap() {
+            SupervisorNotice::Event { event } => self.events.push(event),
+            SupervisorNotice::Audit { .. } => {}
+        }
     }
 
     /// Until an event of this type has come.

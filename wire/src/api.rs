@@ -22,6 +22,7 @@
 //! | POST `sessions/:s/apply`, `…/discard` | [`LayerPaths`] → [`LayerDone`] |
 //! | POST `sessions/:s/jobs` | [`JobRequest`] → 201 [`Started`] |
 //! | POST `sessions/:s/grants` | [`MakeGrant`] → 201 [`GrantMade`]: the only time that its key is told |
+//! | GET `audit?session=&since_ms=&limit=` | → `{"entries": [`[`crate::audit::AuditView`]`]}`: the newest so many, the oldest first |
 //! | GET `grants` | → `{"grants": [GrantView]}` |
 //! | DELETE `grants/:n` | revoke: → [`GrantView`] |
 //! | POST `grants/:n/jobs` | [`GrantedJob`], from whoever has the key → 201 [`Started`] |

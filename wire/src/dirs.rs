@@ -95,6 +95,12 @@ impl Dirs {
         self.sup_state().join("grants")
     }
 
+    /// Who asked the supervisor for what.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.sup_state().join("journal")
+    }
+
     #[must_use]
     pub fn homes(&self) -> PathBuf {
         self.state.join("homes")

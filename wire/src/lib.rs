@@ -13,6 +13,7 @@
 pub mod api;
 pub mod arg;
 pub mod attach;
+pub mod audit;
 pub mod broker;
 pub mod checkpoint;
 pub mod control;

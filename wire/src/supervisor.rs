@@ -31,6 +31,9 @@ pub enum SupervisorRequest {
     Revoke { grant: GrantId },
     /// All grants that are kept. Ok: null, with a memfd: JSON array of [`GrantState`].
     Grants,
+    /// The journal of who asked for what, after a line; as much as fits. Ok: null, with a memfd:
+    /// [`crate::audit::AuditPage`], empty at the end.
+    Audit { after: u64 },
     /// The session of a grant is no more. Ok: null, also if there is none.
     ForgetGrant { grant: GrantId },
     /// Resolve as a spawn would, change nothing. fds: authority, memfd with a `SpawnSpec`.
@@ -218,4 +221,6 @@ pub struct PtyState {
 pub enum SupervisorNotice {
     /// To be stored, then acknowledged with `ack`. Sent again after a reconnect until it is.
     Event { event: Event },
+    /// The journal of who asked for what has grown, up to this line: to be fetched with `audit`.
+    Audit { newest: u64 },
 }

@@ -116,7 +116,7 @@ pub(in crate::suite) fn every_route(sandbox: &Sandbox) -> anyhow::Result<()> {
             ensure!(status == 403, "an admin in another's session: {path}: {status} {answer}");
         }
         // Lists hold what is one's own; an admin's all.
-        for list in ["/sessions?all=true", "/grants"] {
+        for list in ["/sessions?all=true", "/grants", "/audit?limit=10000"] {
             for (person, holds) in [(&ann, true), (&bob, false), (&boss, true)] {
                 let (_status, answer) = ask.ask(person, "GET", list, "")?;
                 let found = answer.to_string().contains(&objects.in_path("{s}"));
@@ -145,6 +145,7 @@ const OPEN: &[&str] = &[
     "/shutdown",
     "/projects",
     "/sessions",
+    "/audit",
     "/grants",
     "/api/v1/grants/{n}/jobs",
 ];
