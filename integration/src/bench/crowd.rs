@@ -45,7 +45,7 @@ fn compare(table: &mut Table, quiet: &Place, crowded: &Place) -> anyhow::Result<
         for (index, place) in [quiet, crowded].into_iter().enumerate() {
             let living = if index == 0 { 0 } else { CROWD };
             let push = |series: &mut [Series; 2], value: f64| {
-                series.iter_mut().nth(index).into_iter().for_each(|series| series.push(value));
+                series.get_mut(index).into_iter().for_each(|series| series.push(value));
             };
             for _run in 0..RUNS_EACH {
                 push(&mut run, ms(timed(|| mews(&place.sandbox, &["run", "--", "true"]))?));
