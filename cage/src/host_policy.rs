@@ -41,6 +41,8 @@ pub struct Rule {
     /// Empty: all of the host's and the shipped ones.
     policies: Vec<Pattern>,
     widen: bool,
+    /// They may grant cages to who asks when they are not there.
+    grants: bool,
     pub ceiling: Ceiling,
     /// Living cages of each operator.
     pub cages_max: Option<u32>,
@@ -114,6 +116,17 @@ impl Rule {
                 Some(_) | None => Ok(()),
             },
         }
+    }
+
+    /// # Errors
+    /// `forbidden`.
+    pub fn admits_grants(&self) -> Result<(), WireError> {
+        if self.grants {
+            return Ok(());
+        }
+        let words =
+            "the admin of this host does not let you grant cages (grants = false in host.toml)";
+        Err(WireError::new(ErrorCode::Forbidden, words))
     }
 
     fn admits_name(&self, name: &str) -> bool {

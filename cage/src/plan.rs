@@ -25,6 +25,7 @@ pub use limits::{Enforcement, Limit, Limits, resource};
 pub(crate) use limits::{NO_DISK, NO_LAYER};
 pub use resolve::resolve;
 
+use crate::hash::sha256;
 use crate::orders::{Forwarder, LandlockProgram, Program, Rlimit};
 use crate::policy::Suspend;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,9 @@ pub struct CagePlan {
     pub version: u32,
     /// The policy's name.
     pub policy: String,
+    /// SHA-256 over the texts that it is made of.
+    #[serde(default)]
+    pub policy_hash: String,
     pub user: User,
     pub hostname: String,
     pub workspace: Workspace,
@@ -193,17 +197,10 @@ impl CagePlan {
     /// runs of the same request have the same hash.
     #[must_use]
     pub fn hash(&self) -> String {
-        use sha2::{Digest, Sha256};
         let mut plan = self.clone();
         plan.user.uid = 0;
         plan.user.gid = 0;
-        let json = serde_json::to_vec(&plan).unwrap_or_default();
-        Sha256::digest(json).iter().fold(String::with_capacity(64), |mut hex, byte| {
-            use std::fmt::Write as _;
-            // Writing to a String cannot fail.
-            let _written = write!(hex, "{byte:02x}");
-            hex
-        })
+        sha256(&[&serde_json::to_vec(&plan).unwrap_or_default()])
     }
 
     /// What the cage's pid 1 puts up.

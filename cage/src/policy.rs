@@ -38,6 +38,8 @@ pub struct Policy {
     pub name: String,
     /// The files it came from, the last word first.
     pub files: Vec<String>,
+    /// SHA-256 over their texts, in hex.
+    pub hash: String,
     pub require: Vec<Requirement>,
     pub read: Vec<PathRule>,
     pub write: Vec<PathRule>,
@@ -116,12 +118,13 @@ const PTYS_DEFAULT: u32 = 16;
 
 impl Policy {
     /// Fills in what no file of the chain says.
-    fn from_file(name: String, files: Vec<String>, file: file::PolicyFile) -> Self {
+    fn from_file(name: String, files: Vec<String>, hash: String, file: file::PolicyFile) -> Self {
         let limits = PolicyLimits::from_file(&file.limits);
         let terminal = PolicyTerminal::from_file(&file.terminal);
         Self {
             name,
             files,
+            hash,
             require: file.require,
             read: file.fs.read,
             write: file.fs.write,

@@ -561,6 +561,9 @@ fn the_arguments_are_as_reviewed() {
             text.push_str(&word);
         }
         golden(&format!("bwrap-{policy}.txt"), &format!("{}\n", text.trim_start()));
+        assert_eq!(plan.policy_hash.len(), 64);
+        // Of texts that the plan shows in full.
+        let plan = CagePlan { policy_hash: String::new(), ..plan };
         golden(
             &format!("plan-{policy}.json"),
             &format!("{}\n", serde_json::to_string_pretty(&plan).unwrap()),

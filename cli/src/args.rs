@@ -74,6 +74,10 @@ pub(crate) enum Verb {
     Stats(verb::stats::Args),
     /// The limits of a living cage, or change them
     Limits(verb::limits::Args),
+    /// Let others start commands in a session of yours, so many and until then
+    Grants(verb::grants::Args),
+    /// Who asked for what, by what right, and what came of it
+    Audit(verb::audit::Args),
     /// End a session: TERM, five seconds, KILL
     End(verb::end::Args),
     /// Remove an ended session with all it has kept

@@ -110,7 +110,7 @@ impl OneShot {
     pub(crate) async fn spawn(&mut self, spec: &SpawnSpec) -> Result<Spawned, Failure> {
         let text = serde_json::to_vec(spec).map_err(|error| Failure::new(error.to_string()))?;
         let memfd = link::memfd::sealed("spawn", &text).map_err(system)?;
-        let body = SupervisorRequest::Spawn { cage: spec.cage };
+        let body = SupervisorRequest::Spawn { cage: spec.cage, grant: None };
         match self.commands.request(body, vec![memfd]).await {
             Ok(answer) => {
                 self.has_cage = true;

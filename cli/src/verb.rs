@@ -1,6 +1,7 @@
 //! One verb, one file.
 
 pub(crate) mod attach;
+pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod checkpoint;
 pub(crate) mod daemon;
@@ -8,6 +9,8 @@ pub(crate) mod doctor;
 pub(crate) mod end;
 pub(crate) mod events;
 pub(crate) mod exec;
+mod flags;
+pub(crate) mod grants;
 pub(crate) mod inspect;
 pub(crate) mod kill;
 pub(crate) mod limits;
@@ -50,6 +53,8 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Discard(args) => changes::discard(&args, say).await,
         Verb::Stats(args) => stats::run(&args, say).await,
         Verb::Limits(args) => limits::run(&args, say).await,
+        Verb::Grants(args) => grants::run(args, say).await,
+        Verb::Audit(args) => audit::run(&args, say).await,
         Verb::End(args) => end::run(&args, say).await,
         Verb::Rm(args) => rm::run(&args, say).await,
         Verb::Policy(args) => policy::run(&args, say),

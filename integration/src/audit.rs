@@ -168,6 +168,9 @@ fn cages(db: &Connection, records: &BTreeMap<String, Value>) -> anyhow::Result<V
     Ok(found)
 }
 
+/// In the supervisor's folder, and about no single cage.
+pub(crate) const OF_NO_CAGE: [&str; 3] = ["grants", "journal", "journal.1"];
+
 /// Files and folders without an owner.
 fn files(sandbox: &Sandbox, records: &BTreeMap<String, Value>) -> Vec<String> {
     let mut found = Vec::new();
@@ -177,6 +180,9 @@ fn files(sandbox: &Sandbox, records: &BTreeMap<String, Value>) -> Vec<String> {
     };
     for folder in ["state/sup", "state/cages", "run/sup"] {
         for name in names(&sandbox.root().join(folder)) {
+            if OF_NO_CAGE.contains(&name.as_str()) {
+                continue;
+            }
             let id = name.split('.').next().unwrap_or_default();
             let owner = records.get(id);
             let whole = !name.ends_with(".new");

@@ -7,6 +7,7 @@
 
 mod authorities;
 mod frames;
+mod grants;
 mod link;
 mod verbs;
 
@@ -22,6 +23,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use verbs::{Target, VERBS};
 use wire::dirs::Dirs;
+use wire::supervisor::Phase;
 use wire::{CageId, PtyId, SessionId};
 
 /// The supervisor's way of starting a sessiond. The listener comes as descriptor 3; a shell makes it
@@ -121,6 +123,7 @@ fn script(hostile: &Hostile, link: &mut link::Link) -> anyhow::Result<()> {
     let shared = verbs::spawn(link, Some(&bobs), &own, &project(bob)?, overlay)?;
     hostile.note("bob in the layer of ann's session", &shared)?;
     hostile.note("control signal", &verbs::ask(link, "signal", Some(&anns), &cage)?)?;
+    let given = grants::minted(hostile, link, (ann, &anns), &project(ann)?)?;
     let before = link.state_of(cage.cage)?.context("ann's cage")?;
 
     for verb in VERBS.iter().filter(|verb| verb.names_a_cage()) {
@@ -133,6 +136,7 @@ fn script(hostile: &Hostile, link: &mut link::Link) -> anyhow::Result<()> {
     ensure!(std::fs::read(hers.join("secret")).is_err(), "sessiond itself can read it");
 
     ended(&anns)?;
+    grants::used(hostile, link, &given, (&anns, &bobs), &project(bob)?)?;
     for authority in authorities::all(hostile, &anns)? {
         let Authority { name, connection } = &authority;
         for verb in VERBS.iter().filter(|verb| verb.wants_an_operator()) {
@@ -150,7 +154,8 @@ fn script(hostile: &Hostile, link: &mut link::Link) -> anyhow::Result<()> {
     let after = link.state_of(cage.cage)?.context("ann's cage after all that")?;
     let same = (before.pid, before.phase) == (after.pid, after.phase) && after.uid == ann;
     hostile.note("control ann's cage lives", if same { "done" } else { "changed" })?;
-    let of_ann = link.states()?.into_iter().filter(|state| state.uid == ann).count();
+    let living = link.states()?.into_iter().filter(|state| state.phase != Phase::Gone);
+    let of_ann = living.filter(|state| state.uid == ann).count();
     hostile.note("control ann has one cage", if of_ann == 1 { "done" } else { "more" })?;
     let (again, anns) = hostile.accept()?;
     ensure!(again == ann, "ann comes back");

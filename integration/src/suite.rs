@@ -9,6 +9,7 @@ mod escape;
 mod exec;
 mod exit;
 pub(crate) mod faults;
+mod grants;
 mod hostile;
 mod limits;
 mod operators;
@@ -33,6 +34,7 @@ pub(crate) fn all() -> Vec<Test> {
         users::tests(),
         operators::tests(),
         hostile::tests(),
+        grants::tests(),
         packaging::tests(),
         capabilities::tests(),
         errors::tests(),

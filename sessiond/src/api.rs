@@ -1,12 +1,14 @@
 //! The HTTP API: every route once, as in the table of `wire::api`.
 
 pub mod attach;
+mod audit;
 mod cages;
 pub mod caller;
 mod checkpoints;
 mod error;
 mod events;
 mod extract;
+mod grants;
 mod limits;
 mod projects;
 mod ptys;
@@ -29,6 +31,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/readyz", get(system::readyz))
         .route("/versions", get(system::versions))
         .route("/shutdown", post(system::shutdown))
+        .route("/audit", get(audit::list))
         .route("/resolve", get(resolve::resolve))
         .route("/attach", get(attach::attach_any))
         .route("/projects", get(projects::list).post(projects::create))
@@ -45,6 +48,9 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/sessions/{s}/apply", post(checkpoints::apply))
         .route("/sessions/{s}/discard", post(checkpoints::discard))
         .route("/sessions/{s}/jobs", post(runs::start))
+        .route("/sessions/{s}/grants", post(grants::make))
+        .route("/grants", get(grants::list))
+        .route("/grants/{n}", delete(grants::revoke))
         .route("/sessions/{s}/runs", get(runs::list))
         .route("/sessions/{s}/runs/{r}", get(runs::get))
         .route("/sessions/{s}/runs/{r}/cancel", post(runs::cancel))
@@ -71,5 +77,8 @@ pub fn router(app: Arc<App>) -> Router {
         .fallback(error::no_route)
         .method_not_allowed_fallback(error::wrong_method)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), caller::admit))
+        // Behind the key of a grant, not behind who calls.
+        .route("/api/v1/grants/{n}/jobs", post(grants::start))
+        .method_not_allowed_fallback(error::wrong_method)
         .with_state(app)
 }

@@ -7,6 +7,7 @@
 use crate::access::{self, Verb};
 use crate::api::caller::Caller;
 use crate::app::App;
+use crate::audit;
 use crate::clock::now_ms;
 use crate::endings::{self, Force};
 use crate::jobs;
@@ -255,7 +256,7 @@ pub async fn rollback(
         layers::ask(&app, &caller, session, &back).await?;
     }
     failpoint::reach("rollback.restored");
-    app.store.write(move |db| rolled_back(db, &row)).await?;
+    app.store.write(move |db| rolled_back(db, who, &row)).await?;
     failpoint::reach("rollback.told");
     let started: Option<Started> = match job {
         Some(job) => Some(jobs::start(Arc::clone(&app), caller, session, job).await?),
@@ -269,7 +270,10 @@ pub async fn rollback(
     Ok(RolledBack { session: pausing::view(&app, session).await?, started })
 }
 
-fn rolled_back(db: &Database, row: &CheckpointView) -> StoreResult<()> {
+fn rolled_back(db: &Database, who: access::Operator, row: &CheckpointView) -> StoreResult<()> {
+    if let Some(session) = sessions::get(db, row.session)? {
+        audit::done(db, who, "rollback", &session)?;
+    }
     checkpoints::supersede_after(db, row)?;
     let data = json!({ "checkpoint": row.id, "files": row.covers_files });
     note(db, row.session, "checkpoint.rolled_back", data)

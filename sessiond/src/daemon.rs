@@ -3,7 +3,7 @@
 use crate::access::Admission;
 use crate::app::App;
 use crate::keeper::Keeper;
-use crate::store::Store;
+use crate::store::{Store, grants};
 use crate::supervisor_link::SupervisorLink;
 use crate::{api, checkpoints, epoch, serve, sys};
 use anyhow::{Context, bail};
@@ -58,6 +58,7 @@ async fn serve_until_told(dirs: &Dirs, listener: OwnedFd, own: Uid) -> anyhow::R
         Store::open(&database).with_context(|| format!("the database {}", database.display()))?;
     let epoch = store.write(epoch::next).await.context("the database")?;
     store.write(checkpoints::settle).await.context("the database")?;
+    store.write(grants::delete_unmade).await.context("the database")?;
     let (current, link) = watch::channel(None);
     let admission = admission(dirs, own);
     let app = Arc::new(App::new(store, SupervisorLink::new(link), epoch, admission));

@@ -8,10 +8,11 @@ use crate::ledger::Told;
 use crate::store::sessions;
 use crate::store::{Result, cages, runs};
 use crate::supervisor_link::RequestError;
-use crate::{keeper, layers, ledger};
+use crate::{audit, grants, keeper, layers, ledger};
 use link::failpoint;
 use rusqlite::Connection as Database;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 use wire::api::{RunState, RunView, SessionState, SessionView};
 use wire::supervisor::{Phase, SupervisorRequest};
@@ -108,7 +109,7 @@ pub async fn cancel_run(
 /// # Errors
 /// It has ended before (`gone`), or as for [`end_cage`].
 pub async fn end_session(
-    app: &App,
+    app: &Arc<App>,
     caller: &Caller,
     session: SessionId,
 ) -> Result<SessionView, WireError> {
@@ -122,6 +123,7 @@ pub async fn end_session(
         // A run may have begun since; a session does not end over a living cage.
         let ended = app.store.write(move |db| end_now(db, operator, session)).await?;
         if let Some(view) = ended {
+            let_go(app);
             return Ok(view);
         }
     }
@@ -150,6 +152,7 @@ fn end_now(db: &Database, who: access::Operator, id: SessionId) -> Result<Option
         let told = Told { kind: "session.admin", data, at_ms: now_ms() };
         ledger::note(db, id, None, told)?;
     }
+    audit::done(db, who, "end_session", &session)?;
     // Made for one run: it ended by itself with its last cage.
     if session.state != SessionState::Ended {
         ledger::end_session(db, id, now_ms())?;
@@ -162,7 +165,7 @@ fn end_now(db: &Database, who: access::Operator, id: SessionId) -> Result<Option
 ///
 /// # Errors
 /// It is living (`conflict`).
-pub async fn purge(app: &App, caller: &Caller, session: SessionId) -> Result<(), WireError> {
+pub async fn purge(app: &Arc<App>, caller: &Caller, session: SessionId) -> Result<(), WireError> {
     let operator = caller.operator;
     let removed = app.store.write(move |db| {
         let row = sessions::get(db, session)?.ok_or_else(|| access::not_found("session"))?;
@@ -177,6 +180,7 @@ pub async fn purge(app: &App, caller: &Caller, session: SessionId) -> Result<(),
             .into());
         }
         let cages = cages::of_session(db, session)?;
+        audit::done(db, operator, "rm", &row)?;
         sessions::delete(db, session)?;
         Ok(cages.into_iter().map(|cage| cage.id).collect::<Vec<_>>())
     });
@@ -189,5 +193,13 @@ pub async fn purge(app: &App, caller: &Caller, session: SessionId) -> Result<(),
         }
         layers::forget(&link, session, None).await;
     }
+    let_go(app);
     Ok(())
+}
+
+/// Grants of a session that is over; where the supervisor is away, the next link says it.
+fn let_go(app: &Arc<App>) {
+    if let Some(link) = app.link.peek() {
+        tokio::spawn(grants::tidy(Arc::clone(app), link));
+    }
 }

@@ -6,12 +6,13 @@
 use crate::access::{self, Verb};
 use crate::api::caller::Caller;
 use crate::app::App;
+use crate::audit;
 use crate::clock::now_ms;
 use crate::ledger::{self, Told};
 use crate::session::state::{self, Room};
 use crate::store::requests::{self, RequestKey};
 use crate::store::sessions::{self, SessionRow};
-use crate::store::{Result, cages, events, ptys, runs};
+use crate::store::{Result, cages, events, grants, ptys, runs};
 use crate::supervisor_link::{Connection, RequestError, unavailable};
 use link::failpoint;
 use rusqlite::Connection as Database;
@@ -20,11 +21,13 @@ use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::api::{ExecRequest, JobRequest, PtyView, RunKind, RunState, RunView, Started};
+use wire::api::{
+    ExecRequest, GrantedJob, JobRequest, PtyView, RunKind, RunState, RunView, Started,
+};
 use wire::supervisor::{Phase, Spawned, SupervisorRequest};
 use wire::{
-    ARGV_BYTES_MAX, CageId, ENV_BYTES_MAX, ErrorCode, ExecSpec, PolicySource, PtyId, RunId,
-    SessionId, SpawnSpec, WireError,
+    ARGV_BYTES_MAX, CageId, ENV_BYTES_MAX, ErrorCode, ExecSpec, GrantKey, GrantState, PolicySource,
+    PtyId, RunId, SessionId, SpawnSpec, WireError,
 };
 
 /// How long a start may be undecided (its link broke under way) before we say so.
@@ -63,24 +66,78 @@ pub async fn start(
         ));
     }
     let link = app.link.current()?;
-    in_background(start_on(app, caller, link, session, job)).await
+    let starter = Starter { who: caller.operator, caller, grant: None };
+    in_background(start_on(app, starter, link, session, job)).await
+}
+
+/// Starts a run by a grant: as whose grant it is, with what that was made for.
+///
+/// # Errors
+/// It is no key of a grant that can be used, or as for [`start`].
+pub async fn start_granted(
+    app: Arc<App>,
+    caller: Caller,
+    asked: GrantedJob,
+) -> Result<Started, WireError> {
+    check(&asked.exec)?;
+    let link = app.link.current()?;
+    in_background(async move {
+        // Before there is any row: who has no key leaves no trace in the session.
+        let request = SupervisorRequest::Grant { grant: asked.key.clone() };
+        let state = link.request(&request, vec![caller.authority()?]).await?;
+        let state: GrantState = state.typed()?;
+        let row = app.store.read(move |db| grants::get(db, state.id)).await?;
+        let row = row.filter(|row| row.made && row.session == state.session).ok_or_else(|| {
+            let words = "The session of this grant has ended; who gave it makes a new one.";
+            WireError::new(ErrorCode::Gone, words)
+        })?;
+        let GrantedJob { key, exec, client_request_id } = asked;
+        let job = JobRequest {
+            kind: RunKind::Job,
+            policy: row.policy,
+            overrides: row.overrides,
+            // Nobody is there to wait for, and nobody to send its input.
+            exec: ExecSpec { hold: false, stdin: false, ..exec },
+            client_request_id,
+        };
+        // As an operator of their own session, whatever else they may.
+        let who = access::Operator { uid: state.uid, is_admin: false };
+        let session = state.session;
+        let starter = Starter { caller, who, grant: Some((key, state)) };
+        start_on(app, starter, link, session, job).await
+    })
+    .await
+}
+
+/// Who starts something, and by what right.
+struct Starter {
+    /// Whose connection it is.
+    caller: Caller,
+    /// Whose run it will be.
+    who: access::Operator,
+    grant: Option<(GrantKey, GrantState)>,
 }
 
 async fn start_on(
     app: Arc<App>,
-    caller: Caller,
+    starter: Starter,
     link: Connection,
     session: SessionId,
     job: JobRequest,
 ) -> Result<Started, WireError> {
     let made = Made { session, run: RunId::new(), cage: CageId::new(), pty: PtyId::new() };
-    let (row, operator) = (job.clone(), caller.operator);
+    let (row, operator) = (job.clone(), starter.who);
+    let grant = starter.grant.as_ref().map(|(_key, state)| state.clone());
     let can_repeat = job.client_request_id.is_some();
     let begun = app
         .store
-        .write(move |db| begin(db, operator, made, &row))
+        .write(move |db| begin(db, (operator, grant), made, &row))
         .await
-        .map_err(WireError::from)?;
+        .map_err(WireError::from);
+    if let Err(error) = &begun {
+        audit::refused(&app, operator, "spawn", session, error).await;
+    }
+    let begun = begun?;
     failpoint::reach("run.rows");
     let row = match begun {
         Begun::Again(earlier) => return decided(&app, earlier).await,
@@ -97,7 +154,7 @@ async fn start_on(
         workspace: row.folder.into(),
         exec: job.exec,
     };
-    match spawn(&caller, &link, &spec).await {
+    match spawn(&starter, &link, &spec).await {
         Ok(spawned) => {
             failpoint::reach("run.answered");
             app.store.write(move |db| went(db, made, &spawned)).await.map_err(WireError::from)?;
@@ -128,7 +185,12 @@ async fn start_on(
 }
 
 /// The rows of a run that is about to start.
-fn begin(db: &Database, who: access::Operator, made: Made, job: &JobRequest) -> Result<Begun> {
+fn begin(
+    db: &Database,
+    (who, grant): (access::Operator, Option<GrantState>),
+    made: Made,
+    job: &JobRequest,
+) -> Result<Begun> {
     let now = now_ms();
     let session = sessions::get(db, made.session)?.ok_or_else(|| access::not_found("session"))?;
     access::may(who, Verb::Change, session.uid, "session")?;
@@ -148,6 +210,8 @@ fn begin(db: &Database, who: access::Operator, made: Made, job: &JobRequest) -> 
         }
         requests::remember(db, key, &made, now)?;
     }
+    // One that is over starts nothing more, and still answers for what it has started.
+    grant.map_or(Ok(()), |grant| grant.usable(now))?;
     ledger::move_session(db, session.id, state::Event::Command(Room::Free), now)?;
     let argv: Vec<String> = job.exec.argv.iter().map(wire::Arg::lossy).collect();
     runs::insert(db, &new_run(made, job, argv.clone(), now))?;
@@ -206,12 +270,17 @@ fn new_pty(
 }
 
 async fn spawn(
-    caller: &Caller,
+    starter: &Starter,
     link: &Connection,
     spec: &SpawnSpec,
 ) -> Result<Spawned, RequestError> {
-    let fds = vec![caller.authority().map_err(RequestError::Refused)?, memfd("spawn", spec)?];
-    let reply = link.request(&SupervisorRequest::Spawn { cage: spec.cage }, fds).await?;
+    let authority = starter.caller.authority().map_err(RequestError::Refused)?;
+    let fds = vec![authority, memfd("spawn", spec)?];
+    let request = SupervisorRequest::Spawn {
+        cage: spec.cage,
+        grant: starter.grant.as_ref().map(|(key, _state)| key.clone()),
+    };
+    let reply = link.request(&request, fds).await?;
     reply.typed().map_err(RequestError::Refused)
 }
 

@@ -5,7 +5,9 @@
 //! the link is made anew, which brings them again.
 
 use crate::app::App;
+use crate::audit;
 use crate::filing;
+use crate::grants;
 use crate::layers;
 use crate::ledger::{self, Applied};
 use crate::reconcile::{self, Todo};
@@ -72,6 +74,8 @@ impl Keeper {
         let mut batch = Vec::with_capacity(BATCH);
         let mut degraded = !*healthy.borrow_and_update();
         let mut listed = false;
+        let trail = incoming.audit.clone();
+        tokio::spawn(audit::follow(Arc::clone(&self.app), connection.clone(), trail));
         let list = connection.list();
         tokio::pin!(list);
         loop {
@@ -166,6 +170,7 @@ impl Keeper {
 
     fn follow_up(&self, connection: &Connection, todo: Todo) {
         tokio::spawn(layers::tidy(Arc::clone(&self.app), connection.clone()));
+        tokio::spawn(grants::tidy(Arc::clone(&self.app), connection.clone()));
         for cage in todo.strangers {
             tracing::warn!(%cage, "a living cage that no session has");
         }

@@ -8,7 +8,7 @@ use crate::access;
 use crate::session::run_state::{self, Outcome};
 use crate::session::state;
 use crate::store::events::{self, NewEvent};
-use crate::store::{Result, StoreError, cages, ptys, runs, sessions};
+use crate::store::{Result, StoreError, cages, grants, ptys, runs, sessions};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use wire::api::{CageView, PtyView, RunView, SessionState};
@@ -114,6 +114,7 @@ fn mean(db: &Connection, cage: &CageView, body: EventBody, at_ms: i64) -> Result
         | EventBody::CageLimit { .. }
         | EventBody::CageStats { .. }
         | EventBody::CageAdmin { .. }
+        | EventBody::CageGranted { .. }
         | EventBody::CageZygoteReplaced {}
         | EventBody::PtyRole { .. }
         | EventBody::PtyOutputThrottled { .. }
@@ -330,6 +331,7 @@ pub fn settle(db: &Connection, id: SessionId, at_ms: i64) -> Result<()> {
 /// It has ended before (`gone`), or the database.
 pub fn end_session(db: &Connection, id: SessionId, at_ms: i64) -> Result<()> {
     move_session(db, id, state::Event::End, at_ms)?;
+    grants::delete_of(db, id)?;
     note(db, id, None, Told { kind: "session.ended", data: json!({}), at_ms })
 }
 

@@ -8,12 +8,14 @@
 pub mod access;
 pub mod api;
 pub mod app;
+pub mod audit;
 pub mod checkpoints;
 pub mod clock;
 pub mod daemon;
 pub mod endings;
 pub mod epoch;
 pub mod filing;
+pub mod grants;
 pub mod jobs;
 pub mod keeper;
 pub mod layers;

@@ -7,10 +7,12 @@
 //! A disk that is full or gone makes the store *degraded*: reads go on, writes fail with
 //! [`StoreError::Unavailable`], and the first write that succeeds ends it.
 
+pub mod audit;
 pub mod cages;
 pub mod checkpoints;
 pub mod column;
 pub mod events;
+pub mod grants;
 pub mod projects;
 pub mod ptys;
 pub mod requests;

@@ -139,6 +139,8 @@ pub struct Connection {
 #[derive(Debug)]
 pub struct Incoming {
     pub events: mpsc::Receiver<Event>,
+    /// The newest line of the supervisor's journal that it told of.
+    pub audit: watch::Receiver<u64>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -228,11 +230,12 @@ pub async fn connect(
     let shared = Arc::new(Shared::default());
     let (outgoing, outgoing_queue) = mpsc::channel(OUTGOING);
     let (incoming, events) = mpsc::channel(INCOMING);
+    let (grown, audit) = watch::channel(0);
     let writer = write_all(Arc::clone(&packets), Arc::clone(&shared), outgoing_queue);
-    let reader = read_all(packets, Arc::clone(&shared), incoming);
+    let reader = read_all(packets, Arc::clone(&shared), (incoming, grown));
     let tasks = vec![tokio::spawn(writer), tokio::spawn(reader)];
     let connection = Connection { outgoing, shared, build: theirs.build.into(), pid };
-    Ok((connection, Incoming { events, tasks }))
+    Ok((connection, Incoming { events, audit, tasks }))
 }
 
 async fn hello_of(packets: &AsyncPackets) -> Result<Hello, ConnectError> {
@@ -313,14 +316,14 @@ async fn send_ack(
     packets.send(&message.to_bytes(), &[]).await
 }
 
-async fn read_all(packets: Arc<AsyncPackets>, shared: Arc<Shared>, events: mpsc::Sender<Event>) {
+async fn read_all(packets: Arc<AsyncPackets>, shared: Arc<Shared>, told: Told) {
     let why = loop {
         let packet = match packets.recv().await {
             Ok(Some(packet)) => packet,
             Ok(None) => break "closed".to_owned(),
             Err(error) => break error.to_string(),
         };
-        if let Err(why) = dispatch(packet, &shared, &events).await {
+        if let Err(why) = dispatch(packet, &shared, &told).await {
             break why;
         }
     };
@@ -331,11 +334,10 @@ async fn read_all(packets: Arc<AsyncPackets>, shared: Arc<Shared>, events: mpsc:
     }
 }
 
-async fn dispatch(
-    packet: Packet,
-    shared: &Shared,
-    events: &mpsc::Sender<Event>,
-) -> Result<(), String> {
+/// What comes unasked: events, and that the journal has grown.
+type Told = (mpsc::Sender<Event>, watch::Sender<u64>);
+
+async fn dispatch(packet: Packet, shared: &Shared, (events, grown): &Told) -> Result<(), String> {
     match Message::parse(&packet.bytes).map_err(|error| error.message)? {
         Message::Answer(answer) => {
             let Some(waiting) = lock(&shared.waiting).remove(&answer.id) else { return Ok(()) };
@@ -348,6 +350,10 @@ async fn dispatch(
         Message::Notify(body) => match control::typed::<SupervisorNotice>(body) {
             Ok(SupervisorNotice::Event { event }) => {
                 events.send(event).await.map_err(|_closed| "no longer wanted".to_owned())
+            }
+            Ok(SupervisorNotice::Audit { newest }) => {
+                grown.send_replace(newest);
+                Ok(())
             }
             // A newer supervisor may tell more than we know.
             Err(error) => {

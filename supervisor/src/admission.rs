@@ -21,6 +21,15 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
+    /// As they were when they gave a grant; whether they are served is asked anew.
+    pub(crate) fn of_grant(uid: u32, gid: u32, groups: Vec<u32>) -> Self {
+        Self { uid, gid, groups: groups.into(), is_admin: false }
+    }
+
+    pub(crate) fn groups(&self) -> &[u32] {
+        &self.groups
+    }
+
     fn who(&self) -> Who<'_> {
         Who { uid: self.uid, gid: self.gid, groups: &self.groups }
     }
@@ -70,39 +79,46 @@ impl Admission {
     pub(crate) fn admit(&self, host: &Host, connection: &OwnedFd) -> Result<Operator, WireError> {
         let peer = Peer::of(connection).map_err(|error| not_one(&error))?;
         let groups = link::peer::groups_of(connection).map_err(|error| not_one(&error))?;
-        let mut operator =
+        let operator =
             Operator { uid: peer.uid, gid: peer.gid, groups: groups.into(), is_admin: false };
+        self.admit_known(host, operator)
+    }
+
+    /// The same of somebody whose uid and groups are known already.
+    ///
+    /// # Errors
+    /// `forbidden`, with what to do about it.
+    pub(crate) fn admit_known(
+        &self,
+        host: &Host,
+        mut operator: Operator,
+    ) -> Result<Operator, WireError> {
+        let uid = operator.uid;
         match host.mode {
-            Mode::User if peer.uid != 0 && peer.uid != host.uid => {
+            Mode::User if uid != 0 && uid != host.uid => {
                 let words =
                     format!("this mews belongs to uid {}. Start your own: `mews run`", host.uid);
                 return Err(WireError::new(ErrorCode::Forbidden, words));
             }
             Mode::User => {
-                operator.is_admin = peer.uid == 0;
+                operator.is_admin = uid == 0;
                 return Ok(operator);
             }
-            Mode::Root(_) if peer.uid == 0 => {
+            Mode::Root(_) if uid == 0 => {
                 operator.is_admin = true;
                 return Ok(operator);
             }
-            Mode::Root(range) if range.includes(peer.uid) || peer.uid == host.sessiond.uid => {
-                let words = format!("uid {} is one of mews's own and no operator", peer.uid);
-                return Err(WireError::new(ErrorCode::Forbidden, words));
-            }
-            Mode::Root(_) => {}
+            Mode::Root(_) => not_ours(host, uid)?,
         }
         let file = host.dirs.config.join(host_policy::FILE_NAME);
         let Some(policy) = self.0.borrow().clone() else {
             let words = format!(
                 "this mews was started by root and serves root alone, not uid {}: there is no {}. \
                  Start your own: `mews --user run`",
-                peer.uid,
+                uid,
                 file.display()
             );
-            return Err(
-                WireError::new(ErrorCode::Forbidden, words).with(json!({ "uid": peer.uid }))
-            );
+            return Err(WireError::new(ErrorCode::Forbidden, words).with(json!({ "uid": uid })));
         };
         operator.is_admin = policy.is_admin(operator.who());
         if operator.is_admin || policy.rule_for(operator.who()).is_some() {
@@ -111,10 +127,30 @@ impl Admission {
         let words = format!(
             "the admin of this host has not let uid {} in: no [[allow]] of {} names it or a group of \
              it. Start your own: `mews --user run`",
-            peer.uid,
+            uid,
             file.display()
         );
-        Err(WireError::new(ErrorCode::Forbidden, words).with(json!({ "uid": peer.uid })))
+        Err(WireError::new(ErrorCode::Forbidden, words).with(json!({ "uid": uid })))
+    }
+}
+
+/// Whoever holds the key of a grant, of whatever uid, but sessiond itself and what runs in cages.
+///
+/// # Errors
+/// `forbidden`.
+pub(crate) fn asker(host: &Host, connection: &OwnedFd) -> Result<u32, WireError> {
+    let uid = Peer::of(connection).map_err(|error| not_one(&error))?.uid;
+    not_ours(host, uid)?;
+    Ok(uid)
+}
+
+fn not_ours(host: &Host, uid: u32) -> Result<(), WireError> {
+    match host.mode {
+        Mode::Root(range) if range.includes(uid) || uid == host.sessiond.uid => {
+            let words = format!("uid {uid} is one of mews's own and no operator");
+            Err(WireError::new(ErrorCode::Forbidden, words))
+        }
+        Mode::Root(_) | Mode::User => Ok(()),
     }
 }
 

@@ -104,6 +104,24 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// The same, and on the disk when it returns: for what must survive the machine. Its owner alone reads it.
+pub(crate) fn write_durable(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let temporary = path.with_extension(UNFINISHED);
+    let mut options = File::options();
+    let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+    let written = opened.and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    failpoint::reach("grant.written");
+    if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, path)) {
+        let _absent = std::fs::remove_file(&temporary);
+        return Err(error);
+    }
+    sync_folder(path.parent().unwrap_or(path))
+}
+
 /// Removes what a death in the middle of [`write_whole`] left in a folder of ours.
 pub(crate) fn remove_unfinished(folder: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {

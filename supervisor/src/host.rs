@@ -92,6 +92,7 @@ impl Host {
             (dirs.mnt(), open),
             (dirs.state.clone(), open),
             (dirs.sup_state(), 0o700),
+            (dirs.grants(), 0o700),
             // Each folder in it is its cage's own uid's, which gets it by descriptor.
             (dirs.cages(), 0o700),
             (dirs.layers(), 0o700),

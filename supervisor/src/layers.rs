@@ -167,6 +167,12 @@ async fn filled(supervisor: &Supervisor, mut layer: Layer) -> Result<Layer, Wire
     Ok(layer)
 }
 
+/// Whose a session's layer is.
+pub(crate) fn owner(supervisor: &Supervisor, session: SessionId) -> Option<u32> {
+    let layer = Layer::find(&supervisor.host.dirs, session).ok()??;
+    Some(layer.facts.operator)
+}
+
 /// What an operator asks of the layer of a session of theirs.
 pub(crate) async fn work(
     supervisor: &Supervisor,

@@ -12,6 +12,7 @@
 
 mod admission;
 mod attest;
+mod audit;
 mod broker_link;
 mod cage;
 mod checkpoint;
@@ -19,6 +20,7 @@ mod clock;
 mod daemon;
 mod ending;
 mod files;
+mod grants;
 mod host;
 mod last_words;
 mod late;
@@ -46,6 +48,7 @@ mod supervisor;
 mod suspend;
 #[expect(unsafe_code, reason = "fork, mounts and the like, which nix does not wrap safely")]
 mod sys;
+mod trail;
 mod uids;
 mod unreachable;
 mod upstream;
@@ -100,7 +103,10 @@ fn equip(host: host::Host) -> anyhow::Result<Rc<supervisor::Supervisor>> {
     let facts = probe::facts(&layout);
     let filter = seccomp::compile(seccomp::Profile::Default);
     let filter = link::memfd::sealed("seccomp", &filter).context("seccomp filter")?;
-    Ok(supervisor::Supervisor::new(host, admission, programs, layout, facts, filter))
+    let grants = grants::Grants::open(host.dirs.grants()).context("the table of grants")?;
+    let audit = audit::Audit::open(host.dirs.journal(), Rc::default()).context("the journal")?;
+    let kept = (admission, grants, audit);
+    Ok(supervisor::Supervisor::new(host, kept, programs, layout, facts, filter))
 }
 
 /// Neither Landlock nor seccomp: every cage would inherit them. Not no_new_privs either: a host may

@@ -1,19 +1,22 @@
-//! What the supervisor does for others, as one table: request, who, phase, once, handler.
+//! What the supervisor does for others, as one table: request, who, phase, once, trail,
+//! handler.
 //!
 //! A request whose verb is not here closes the connection it came on. Everything else that is wrong
 //! with a request is answered and changes nothing.
 
-use crate::admission::{Operator, check_connection};
+use crate::admission::{self, Operator, check_connection};
 use crate::cage::Cage;
+use crate::grants::{self, ByGrant};
 use crate::requests as handle;
 use crate::supervisor::Supervisor;
+use crate::trail;
 use serde_json::Value;
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use wire::supervisor::{Phase, SupervisorRequest};
-use wire::{CageId, ErrorCode, EventBody, WireError, control};
+use wire::{CageId, ErrorCode, EventBody, GrantKey, WireError, control};
 
 /// An answer: a value, and descriptors beside it.
 pub(crate) type Reply = Result<(Value, Vec<OwnedFd>), WireError>;
@@ -25,9 +28,14 @@ pub(crate) enum Who {
     /// An operator whose own open connection comes with the request, first of its descriptors. For
     /// a cage: its operator, or an admin.
     Operator,
-    /// The same; where no connection comes, sessiond itself, for a cage that has ended.
+    /// The same; or by a grant whose key comes with the request, over anybody's connection: it is then
+    /// whose grant it is.
+    OperatorOrGrant,
+    /// By a grant alone.
+    Grant,
+    /// An operator; where no connection comes, sessiond itself, for a cage that has ended.
     OperatorOrAfterEnd,
-    /// The same, for what is about all cages: the operator of a user's own mews; root of a shared one.
+    /// An operator, for what is about all cages: the operator of a user's own mews; root of a shared one.
     Owner,
     /// sessiond itself.
     Link,
@@ -55,6 +63,17 @@ pub(crate) enum Times {
     Any,
 }
 
+/// Whether the journal is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trail {
+    /// Always.
+    Act,
+    /// Where it is refused, or about what is another's.
+    Look,
+    /// sessiond's own housekeeping.
+    No,
+}
+
 pub(crate) struct Permit {
     pub(crate) verb: &'static str,
     pub(crate) who: Who,
@@ -62,50 +81,58 @@ pub(crate) struct Permit {
     pub(crate) times: Times,
     /// Descriptors beside the request, the authority not counted.
     pub(crate) fds: usize,
+    pub(crate) trail: Trail,
     handler: Handler,
 }
 
 macro_rules! permit {
-    ($verb:literal, $who:ident, $when:ident, $times:ident, $fds:literal, $handler:path) => {
+    ($verb:literal, $who:ident, $when:ident, $times:ident, $fds:literal, $trail:ident, $handler:path) => {
         Permit {
             verb: $verb,
             who: Who::$who,
             when: When::$when,
             times: Times::$times,
             fds: $fds,
+            trail: Trail::$trail,
             handler: |supervisor, call| Box::pin($handler(supervisor, call)),
         }
     };
 }
 
 #[rustfmt::skip]
-pub(crate) const TABLE: [Permit; 25] = [
-    //      request       who                 phase    once         fds  handler
-    permit!("admit",      Operator,           NoCage,  Any,         0,   handle::admit),
-    permit!("spawn",      Operator,           Unknown, OncePerCage, 1,   handle::spawn),
-    permit!("dry_run",    Operator,           NoCage,  Any,         1,   handle::dry_run),
-    permit!("exec",       Operator,           Running, Any,         1,   handle::exec),
-    permit!("attach",     Operator,           Known,   Any,         2,   handle::attach),
-    permit!("input",      Operator,           Running, Any,         1,   handle::input),
-    permit!("resize",     Operator,           Running, Any,         0,   handle::pass),
-    permit!("signal",     Operator,           Running, Any,         0,   handle::pass),
-    permit!("suspend",    Operator,           Running, Any,         0,   handle::suspend),
-    permit!("resume",     Operator,           Running, Any,         0,   handle::resume),
-    permit!("stats",      Operator,           Running, Any,         0,   handle::stats),
-    permit!("limits",     Operator,           Running, Any,         0,   handle::limits),
-    permit!("set_limits", Operator,           Running, Any,         0,   handle::set_limits),
-    permit!("kill",       Operator,           Known,   Any,         0,   handle::kill),
-    permit!("end",        Operator,           Known,   Any,         0,   handle::end),
-    permit!("plan",       Operator,           Known,   Any,         0,   handle::plan),
-    permit!("scrollback", OperatorOrAfterEnd, Known,   Any,         0,   handle::scrollback),
-    permit!("checkpoint", Operator,           Running, Any,         0,   handle::checkpoint),
-    permit!("layer",      Operator,           NoCage,  Any,         1,   handle::layer),
-    permit!("layers",     Link,               NoCage,  Any,         0,   handle::layers),
-    permit!("forget_layer", Link,             NoCage,  Any,         0,   handle::forget_layer),
-    permit!("list",       Link,               NoCage,  Any,         0,   handle::list),
-    permit!("ack",        Link,               Known,   Any,         0,   handle::ack),
-    permit!("forget",     Link,               Ended,   OncePerCage, 0,   handle::forget),
-    permit!("shutdown",   Owner,              NoCage,  Any,         0,   handle::shutdown),
+pub(crate) const TABLE: [Permit; 31] = [
+    //      request         who                 phase    once         fds  trail  handler
+    permit!("admit",        Operator,           NoCage,  Any,         0,   Look,  handle::admit),
+    permit!("spawn",        OperatorOrGrant,    Unknown, OncePerCage, 1,   Act,   handle::spawn),
+    permit!("dry_run",      Operator,           NoCage,  Any,         1,   Look,  handle::dry_run),
+    permit!("mint",         Operator,           NoCage,  Any,         1,   Act,   handle::mint),
+    permit!("grant",        Grant,              NoCage,  Any,         0,   Look,  handle::grant),
+    permit!("grants",       Link,               NoCage,  Any,         0,   No,    handle::grants),
+    permit!("revoke",       Operator,           NoCage,  Any,         0,   Act,   handle::revoke),
+    permit!("audit",        Link,               NoCage,  Any,         0,   No,    handle::audit),
+    permit!("forget_grant", Link,               NoCage,  Any,         0,   No,    handle::forget_grant),
+    permit!("exec",         Operator,           Running, Any,         1,   Act,   handle::exec),
+    permit!("attach",       Operator,           Known,   Any,         2,   Act,   handle::attach),
+    permit!("input",        Operator,           Running, Any,         1,   Look,  handle::input),
+    permit!("resize",       Operator,           Running, Any,         0,   Look,  handle::pass),
+    permit!("signal",       Operator,           Running, Any,         0,   Act,   handle::pass),
+    permit!("suspend",      Operator,           Running, Any,         0,   Act,   handle::suspend),
+    permit!("resume",       Operator,           Running, Any,         0,   Act,   handle::resume),
+    permit!("stats",        Operator,           Running, Any,         0,   Look,  handle::stats),
+    permit!("limits",       Operator,           Running, Any,         0,   Look,  handle::limits),
+    permit!("set_limits",   Operator,           Running, Any,         0,   Act,   handle::set_limits),
+    permit!("kill",         Operator,           Known,   Any,         0,   Act,   handle::kill),
+    permit!("end",          Operator,           Known,   Any,         0,   Act,   handle::end),
+    permit!("plan",         Operator,           Known,   Any,         0,   Look,  handle::plan),
+    permit!("scrollback",   OperatorOrAfterEnd, Known,   Any,         0,   Look,  handle::scrollback),
+    permit!("checkpoint",   Operator,           Running, Any,         0,   Act,   handle::checkpoint),
+    permit!("layer",        Operator,           NoCage,  Any,         1,   Act,   handle::layer),
+    permit!("layers",       Link,               NoCage,  Any,         0,   No,    handle::layers),
+    permit!("forget_layer", Link,               NoCage,  Any,         0,   No,    handle::forget_layer),
+    permit!("list",         Link,               NoCage,  Any,         0,   No,    handle::list),
+    permit!("ack",          Link,               Known,   Any,         0,   No,    handle::ack),
+    permit!("forget",       Link,               Ended,   OncePerCage, 0,   No,    handle::forget),
+    permit!("shutdown",     Owner,              NoCage,  Any,         0,   Act,   handle::shutdown),
 ];
 
 /// A request that passed the table.
@@ -114,6 +141,8 @@ pub(crate) struct Call {
     pub(crate) request: SupervisorRequest,
     /// Who asks, for the requests of operators.
     pub(crate) operator: Option<Operator>,
+    /// The grant that they are asked for by, and who really asks.
+    pub(crate) by: Option<ByGrant>,
     /// The cage that it names, if it is known.
     pub(crate) cage: Option<Rc<Cage>>,
     /// Without the authority.
@@ -144,7 +173,7 @@ pub(crate) fn find(body: &Value) -> Result<&'static Permit, Outside> {
 }
 
 impl Permit {
-    /// Checks everything that the row says, then does it.
+    /// Checks everything that the row says, then does it; written down before and after.
     pub(crate) async fn run(
         &self,
         supervisor: Rc<Supervisor>,
@@ -152,38 +181,64 @@ impl Permit {
         fds: Vec<OwnedFd>,
     ) -> Reply {
         let id = cage_of(&body)?;
-        let call = self.check(&supervisor, id, body, fds)?;
-        let (Times::OncePerCage, Some(id)) = (self.times, id) else {
-            return (self.handler)(supervisor, call).await;
+        let mut asker = None;
+        let call = self.check(&supervisor, (id, &mut asker), body, fds);
+        let call = call.inspect_err(|error| {
+            trail::refused(&supervisor, self, (asker, id), error);
+        })?;
+        let claim = self.claim(&supervisor, id)?;
+        let written = trail::asked(&supervisor, self, &call);
+        let reply = match written {
+            Ok(written) => {
+                let reply = (self.handler)(Rc::clone(&supervisor), call).await;
+                trail::outcome(&supervisor, written, reply.as_ref().err());
+                reply
+            }
+            Err(error) => Err(error),
         };
-        let claim = (id, self.verb);
-        if !supervisor.claims.borrow_mut().insert(claim) {
-            let words = format!("{} is being done already, or is done", self.verb);
-            return Err(WireError::new(ErrorCode::Conflict, words));
-        }
-        let reply = (self.handler)(Rc::clone(&supervisor), call).await;
-        if reply.is_err() {
+        if let (Some(claim), true) = (claim, reply.is_err()) {
             supervisor.claims.borrow_mut().remove(&claim);
         }
         reply
     }
 
-    fn check(
+    /// What a cage takes only once.
+    fn claim(
         &self,
         supervisor: &Supervisor,
         id: Option<CageId>,
+    ) -> Result<Option<(CageId, &'static str)>, WireError> {
+        let (Times::OncePerCage, Some(id)) = (self.times, id) else { return Ok(None) };
+        let claim = (id, self.verb);
+        if supervisor.claims.borrow_mut().insert(claim) {
+            return Ok(Some(claim));
+        }
+        let words = format!("{} is being done already, or is done", self.verb);
+        Err(WireError::new(ErrorCode::Conflict, words))
+    }
+
+    fn check(
+        &self,
+        supervisor: &Supervisor,
+        (id, asker): (Option<CageId>, &mut Option<u32>),
         body: Value,
         mut fds: Vec<OwnedFd>,
     ) -> Result<Call, WireError> {
         let request: SupervisorRequest = control::typed(body)?;
         let cage = id.and_then(|id| supervisor.find(id));
         let ended = cage.as_ref().is_some_and(|cage| cage.phase() == Phase::Gone);
-        let operator = match self.who {
-            Who::Link => None,
-            Who::OperatorOrAfterEnd if fds.is_empty() && ended => None,
-            Who::Operator | Who::OperatorOrAfterEnd | Who::Owner => {
-                Some(authority(supervisor, &mut fds)?)
+        let (operator, by) = match (self.who, key_of(&request)) {
+            (Who::Link, _) => (None, None),
+            (Who::OperatorOrAfterEnd, _) if fds.is_empty() && ended => (None, None),
+            (Who::OperatorOrGrant | Who::Grant, Some(key)) => {
+                let (operator, by) = granted(supervisor, (&mut fds, asker), key)?;
+                (Some(operator), Some(by))
             }
+            (Who::Grant, None) => return Err(no_key()),
+            (
+                Who::Operator | Who::OperatorOrGrant | Who::OperatorOrAfterEnd | Who::Owner,
+                _no_key,
+            ) => (Some(authority(supervisor, &mut fds, asker)?), None),
         };
         if fds.len() != self.fds {
             let words = format!("{} wants {} descriptors, got {}", self.verb, self.fds, fds.len());
@@ -204,7 +259,7 @@ impl Permit {
         if let (true, Some(cage), Some(operator)) = (of_another, &cage, &operator) {
             self.record(cage, operator)?;
         }
-        Ok(Call { request, operator, cage, fds })
+        Ok(Call { request, operator, by, cage, fds })
     }
 
     /// Before the act: an act of an admin on what is another's is never without a trace.
@@ -254,8 +309,42 @@ fn is_owner(supervisor: &Supervisor, operator: &Operator) -> bool {
     operator.uid == 0 || operator.uid == supervisor.host.uid
 }
 
-/// Who asks, from the operator's own connection: as it was made, and still open.
-fn authority(supervisor: &Supervisor, fds: &mut Vec<OwnedFd>) -> Result<Operator, WireError> {
+/// The key of a grant that a request comes with.
+fn key_of(request: &SupervisorRequest) -> Option<&GrantKey> {
+    if let SupervisorRequest::Grant { grant }
+    | SupervisorRequest::Spawn { grant: Some(grant), .. } = request
+    {
+        return Some(grant);
+    }
+    None
+}
+
+/// Whose grant it is, as the table of grants has it, asked for over a connection of anybody's.
+fn granted(
+    supervisor: &Supervisor,
+    (fds, asker): (&mut Vec<OwnedFd>, &mut Option<u32>),
+    key: &GrantKey,
+) -> Result<(Operator, ByGrant), WireError> {
+    let connection = open_connection(supervisor, fds)?;
+    let uid = admission::asker(&supervisor.host, &connection)?;
+    *asker = Some(uid);
+    let (state, operator) = grants::operator_of(supervisor, key)?;
+    Ok((operator, ByGrant { grant: state.id, asker: uid }))
+}
+
+/// Who asks, from the operator's own connection.
+fn authority(
+    supervisor: &Supervisor,
+    fds: &mut Vec<OwnedFd>,
+    asker: &mut Option<u32>,
+) -> Result<Operator, WireError> {
+    let connection = open_connection(supervisor, fds)?;
+    *asker = link::Peer::of(&connection).ok().map(|peer| peer.uid);
+    supervisor.admission.admit(&supervisor.host, &connection)
+}
+
+/// A connection as it was made, and still open.
+fn open_connection(supervisor: &Supervisor, fds: &mut Vec<OwnedFd>) -> Result<OwnedFd, WireError> {
     if fds.is_empty() {
         return Err(WireError::new(ErrorCode::Forbidden, "no operator's connection came with it"));
     }
@@ -264,7 +353,11 @@ fn authority(supervisor: &Supervisor, fds: &mut Vec<OwnedFd>) -> Result<Operator
     if !supervisor.host.one_shot {
         check_connection(&connection, supervisor.api_listener().as_ref())?;
     }
-    supervisor.admission.admit(&supervisor.host, &connection)
+    Ok(connection)
+}
+
+fn no_key() -> WireError {
+    WireError::new(ErrorCode::BadRequest, "the key of a grant is missing")
 }
 
 fn no_cage() -> WireError {
@@ -282,8 +375,9 @@ mod tests {
     fn the_table() {
         let mut text = String::new();
         for row in &TABLE {
-            let Permit { verb, who, when, times, fds, handler: _ } = row;
-            writeln!(text, "{verb} · {who:?} · {when:?} · {times:?} · {fds}").unwrap();
+            let Permit { verb, who, when, times, fds, trail, handler: _ } = row;
+            let row = format!("{verb} · {who:?} · {when:?} · {times:?} · {fds} · {trail:?}");
+            writeln!(text, "{row}").unwrap();
         }
         let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/src/permit.golden");
         if std::env::var_os("UPDATE_GOLDEN").is_some() {

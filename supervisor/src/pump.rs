@@ -2,7 +2,7 @@
 
 use crate::supervisor::Supervisor;
 use link::nonblocking::AsyncPackets;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tokio::sync::Notify;
@@ -14,6 +14,8 @@ use wire::{CageId, Event, Source};
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     cages: RefCell<BTreeSet<CageId>>,
+    /// The journal of who asked for what has grown.
+    audit: Cell<bool>,
     notify: Notify,
     late: Notify,
 }
@@ -33,11 +35,16 @@ impl Dirty {
         self.late.notified().await;
     }
 
-    async fn next(&self) -> BTreeSet<CageId> {
+    pub(crate) fn mark_audit(&self) {
+        self.audit.set(true);
+        self.notify.notify_one();
+    }
+
+    async fn next(&self) -> (BTreeSet<CageId>, bool) {
         loop {
-            let cages = self.cages.take();
-            if !cages.is_empty() {
-                return cages;
+            let (cages, audit) = (self.cages.take(), self.audit.take());
+            if !cages.is_empty() || audit {
+                return (cages, audit);
             }
             self.notify.notified().await;
         }
@@ -51,8 +58,17 @@ pub(crate) async fn run(packets: Rc<AsyncPackets>, supervisor: Rc<Supervisor>) {
     for cage in supervisor.cages() {
         supervisor.dirty.mark(cage.id);
     }
+    supervisor.dirty.mark_audit();
     loop {
-        for id in supervisor.dirty.next().await {
+        let (cages, audit) = supervisor.dirty.next().await;
+        let newest = supervisor.audit.newest();
+        if audit
+            && let Ok(message) = Message::notify(&SupervisorNotice::Audit { newest })
+            && packets.send(&message.to_bytes(), &[]).await.is_err()
+        {
+            return;
+        }
+        for id in cages {
             let Some(cage) = supervisor.find(id) else {
                 sent.retain(|(cage, _source), _seq| *cage != id);
                 continue;

@@ -1,9 +1,11 @@
 //! The handlers of the permit table; each gets a [`Call`] that passed it.
 
+use crate::admission::Operator;
 use crate::cage::Cage;
 use crate::checkpoint;
 use crate::ending;
 use crate::files::{self, FileError};
+use crate::grants::{self, Terms};
 use crate::layers;
 use crate::limits;
 use crate::permit::{Call, Reply};
@@ -12,6 +14,7 @@ use crate::spawn::recipe;
 use crate::stats;
 use crate::supervisor::{Stop, Supervisor};
 use crate::suspend;
+use ::cage::plan::CagePlan;
 use link::{failpoint, memfd};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -38,22 +41,76 @@ pub(crate) async fn admit(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
 
 pub(crate) async fn spawn(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
     let spec: SpawnSpec = read_json(call.take_fd()?)?;
-    let SupervisorRequest::Spawn { cage } = call.request else { return Err(mixed_up()) };
+    let SupervisorRequest::Spawn { cage, .. } = call.request else { return Err(mixed_up()) };
     if spec.cage != cage {
         return Err(WireError::new(ErrorCode::BadRequest, "the spawn names two cages"));
     }
     let operator = call.operator.ok_or_else(mixed_up)?;
-    let spawned = recipe(supervisor, spec, operator).await?;
+    if let Some(by) = &call.by {
+        supervisor.grants.check(by.grant)?;
+    }
+    let spawned = recipe(supervisor, spec, operator, call.by).await?;
     Ok((control::value(&spawned)?, Vec::new()))
 }
 
 pub(crate) async fn dry_run(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
     let spec: SpawnSpec = read_json(call.take_fd()?)?;
     let operator = call.operator.ok_or_else(mixed_up)?;
-    let identity =
-        crate::spawn::identity_of(&supervisor, &operator, || Ok(supervisor.host.sessiond.uid))?;
-    let plan = planning::plan_for(&supervisor, &spec, &operator, identity).await?;
+    let plan = planned_dry(&supervisor, &spec, &operator).await?;
     Ok((Value::Null, vec![write_json(&plan)?]))
+}
+
+/// What a spawn would be, without a uid of its own.
+async fn planned_dry(
+    supervisor: &Supervisor,
+    spec: &SpawnSpec,
+    operator: &Operator,
+) -> Result<CagePlan, WireError> {
+    let of_sessiond = || Ok(supervisor.host.sessiond.uid);
+    let identity = crate::spawn::identity_of(supervisor, operator, of_sessiond)?;
+    planning::plan_for(supervisor, spec, operator, identity).await
+}
+
+pub(crate) async fn mint(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
+    let spec: SpawnSpec = read_json(call.take_fd()?)?;
+    let SupervisorRequest::Mint { grant, cages, for_ms } = call.request else {
+        return Err(mixed_up());
+    };
+    let operator = call.operator.ok_or_else(mixed_up)?;
+    grants::check_allowed(&supervisor, &operator)?;
+    let plan = planned_dry(&supervisor, &spec, &operator).await?;
+    let terms = Terms::of(&spec, &plan);
+    let minted = supervisor.grants.mint(grant, (cages, for_ms), terms, &operator)?;
+    Ok((control::value(&minted)?, Vec::new()))
+}
+
+/// What is left of a grant, for whoever has its key: it was opened on the way here.
+pub(crate) async fn grant(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Grant { grant } = &call.request else { return Err(mixed_up()) };
+    let (state, _operator) = supervisor.grants.opened(grant)?;
+    Ok((control::value(&state)?, Vec::new()))
+}
+
+pub(crate) async fn grants(supervisor: Rc<Supervisor>, _call: Call) -> Reply {
+    Ok((Value::Null, vec![write_json(&supervisor.grants.list())?]))
+}
+
+pub(crate) async fn revoke(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Revoke { grant } = call.request else { return Err(mixed_up()) };
+    let operator = call.operator.ok_or_else(mixed_up)?;
+    let state = supervisor.grants.revoke(grant, &operator)?;
+    Ok((control::value(&state)?, Vec::new()))
+}
+
+pub(crate) async fn audit(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Audit { after } = call.request else { return Err(mixed_up()) };
+    Ok((Value::Null, vec![write_json(&supervisor.audit.after(after))?]))
+}
+
+pub(crate) async fn forget_grant(supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::ForgetGrant { grant } = call.request else { return Err(mixed_up()) };
+    supervisor.grants.forget(grant)?;
+    Ok((Value::Null, Vec::new()))
 }
 
 pub(crate) async fn exec(_supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
@@ -100,6 +157,12 @@ pub(crate) async fn pass(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
         SupervisorRequest::Admit
         | SupervisorRequest::Spawn { .. }
         | SupervisorRequest::DryRun
+        | SupervisorRequest::Mint { .. }
+        | SupervisorRequest::Grant { .. }
+        | SupervisorRequest::Revoke { .. }
+        | SupervisorRequest::Grants
+        | SupervisorRequest::Audit { .. }
+        | SupervisorRequest::ForgetGrant { .. }
         | SupervisorRequest::Exec { .. }
         | SupervisorRequest::Attach { .. }
         | SupervisorRequest::Input { .. }

@@ -2,7 +2,7 @@
 //!
 //!  1. A place below the host's caps; policy, facts and request → plan (`planning.rs`). Nothing is
 //!     changed if there is none.
-//!  2. A uid for the cage, and the record: from here on whatever is found has an owner.
+//!  2. A use of the grant, where it is by one. A uid for the cage, and the record: from here on whatever is found has an owner.
 //!  3. The broker's folder, the run folder, the plan on disk; event `cage.planned`.
 //!  4. cgroup with limits, read back: before there is a process that could outgrow them.
 //!  5. The listening socket: bound by us in our own folder, so that a later supervisor finds it.
@@ -27,6 +27,7 @@ use crate::cage::record::{Process, Record};
 use crate::cage::{Cage, driver};
 use crate::clock;
 use crate::files;
+use crate::grants::{ByGrant, Terms};
 use crate::host::{Ids, Mode};
 use crate::launch;
 use crate::layers;
@@ -74,6 +75,7 @@ pub(crate) async fn recipe(
     supervisor: Rc<Supervisor>,
     spec: SpawnSpec,
     operator: Operator,
+    by: Option<ByGrant>,
 ) -> Result<Spawned, WireError> {
     if supervisor.is_stopping() {
         return Err(WireError::new(ErrorCode::Conflict, "mews is stopping; it takes no new runs"));
@@ -86,9 +88,12 @@ pub(crate) async fn recipe(
     let prepared = planned
         .and_then(|plan| Ok((plan.exec(&spec.exec).map_err(WireError::from)?, plan)))
         .and_then(|(exec, plan)| {
+            if let Some(by) = by {
+                supervisor.grants.count(by.grant, spec.cage, &Terms::of(&spec, &plan))?;
+            }
             let plan = Rc::new(plan);
-            let cage =
-                register(&supervisor, &spec, operator.uid, identity, &plan).map_err(storage)?;
+            let who = (operator.uid, by);
+            let cage = register(&supervisor, &spec, who, identity, &plan).map_err(storage)?;
             Ok((exec, plan, cage))
         });
     let (exec, plan, cage) = match prepared {
@@ -143,7 +148,7 @@ fn take_uid(supervisor: &Supervisor, session: SessionId) -> Result<u32, WireErro
 fn register(
     supervisor: &Supervisor,
     spec: &SpawnSpec,
-    operator: u32,
+    (operator, by): (u32, Option<ByGrant>),
     identity: Identity,
     plan: &Rc<CagePlan>,
 ) -> io::Result<Rc<Cage>> {
@@ -173,7 +178,7 @@ fn register(
     };
     record.save(&supervisor.host.dirs.sup_state())?;
     failpoint::reach("spawn.recorded");
-    let made = make_files(supervisor, spec, record, plan);
+    let made = make_files(supervisor, spec, record, plan, by);
     if made.is_err() {
         // There is no cage yet that could own them.
         let _full = supervisor.remove_files(spec.cage);
@@ -187,6 +192,7 @@ fn make_files(
     spec: &SpawnSpec,
     record: Record,
     plan: &Rc<CagePlan>,
+    by: Option<ByGrant>,
 ) -> io::Result<Rc<Cage>> {
     let (id, uid, gid) = (record.cage, record.uid, plan.user.gid);
     let path = supervisor.cage_folder(id);
@@ -211,6 +217,9 @@ fn make_files(
         policy: plan.policy.clone(),
         workspace: plan.workspace.inside.clone(),
     })?;
+    if let Some(by) = by {
+        cage.tell(&by.told())?;
+    }
     supervisor.add(Rc::clone(&cage));
     failpoint::reach("spawn.planned");
     Ok(cage)

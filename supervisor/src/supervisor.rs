@@ -1,9 +1,11 @@
 //! What the supervisor holds for its whole life: the host, the programs, the cages.
 
 use crate::admission::Admission;
+use crate::audit::Audit;
 use crate::cage::Cage;
 use crate::cage::record::Record;
 use crate::files;
+use crate::grants::Grants;
 use crate::host::{Host, Mode};
 use crate::programs::Programs;
 use crate::pump::Dirty;
@@ -39,6 +41,8 @@ pub(crate) enum Stop {
 pub(crate) struct Supervisor {
     pub(crate) host: Host,
     pub(crate) admission: Admission,
+    pub(crate) grants: Grants,
+    pub(crate) audit: Audit,
     pub(crate) programs: Programs,
     pub(crate) facts: HostFacts,
     pub(crate) layout: Layout,
@@ -69,7 +73,7 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     pub(crate) fn new(
         host: Host,
-        admission: Admission,
+        (admission, grants, audit): (Admission, Grants, Audit),
         programs: Programs,
         layout: Layout,
         facts: HostFacts,
@@ -79,14 +83,17 @@ impl Supervisor {
             Mode::Root(range) => Some(Uids::new(range, seed())),
             Mode::User => None,
         };
+        let dirty = Rc::clone(audit.dirty());
         Rc::new(Self {
             host,
             admission,
+            grants,
+            audit,
             programs,
             facts,
             layout,
             seccomp,
-            dirty: Rc::default(),
+            dirty,
             uids: RefCell::new(uids),
             userns: RefCell::default(),
             places: RefCell::default(),

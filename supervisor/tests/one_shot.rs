@@ -109,8 +109,10 @@ impl Caller {
 
     fn note(&mut self, message: Message) {
         let Message::Notify(body) = message else { panic!("{message:?}") };
-        let SupervisorNotice::Event { event } = wire::control::typed(body).unwrap();
-        self.events.push(event);
+        match wire::control::typed(body).unwrap() {
+            SupervisorNotice::Event { event } => self.events.push(event),
+            SupervisorNotice::Audit { .. } => {}
+        }
     }
 
     /// Until an event of this type has come.
@@ -139,7 +141,7 @@ impl Caller {
 
     fn spawn_spec(&mut self, spec: &SpawnSpec) -> Result<Spawned, WireError> {
         let file = memfd::sealed("spec", &serde_json::to_vec(spec).unwrap()).unwrap();
-        self.ask(&SupervisorRequest::Spawn { cage: spec.cage }, &[file.as_fd()])
+        self.ask(&SupervisorRequest::Spawn { cage: spec.cage, grant: None }, &[file.as_fd()])
             .map(|(value, _fds)| serde_json::from_value(value).unwrap())
     }
 

@@ -21,6 +21,11 @@
 //! | GET `sessions/:s/diff` | → [`crate::Changes`]: the layer against the operator's folder |
 //! | POST `sessions/:s/apply`, `…/discard` | [`LayerPaths`] → [`LayerDone`] |
 //! | POST `sessions/:s/jobs` | [`JobRequest`] → 201 [`Started`] |
+//! | POST `sessions/:s/grants` | [`MakeGrant`] → 201 [`GrantMade`]: the only time that its key is told |
+//! | GET `audit?session=&since_ms=&limit=` | → `{"entries": [`[`crate::audit::AuditView`]`]}`: the newest so many, the oldest first |
+//! | GET `grants` | → `{"grants": [GrantView]}` |
+//! | DELETE `grants/:n` | revoke: → [`GrantView`] |
+//! | POST `grants/:n/jobs` | [`GrantedJob`], from whoever has the key → 201 [`Started`] |
 //! | GET `sessions/:s/runs`, `sessions/:s/runs/:r` | → `{"runs": [RunView]}`, [`RunView`] |
 //! | POST `sessions/:s/runs/:r/cancel` | → [`RunView`] |
 //! | GET `sessions/:s/cages`, `sessions/:s/cages/:g` | → `{"cages": [CageView]}`, [`CageView`] |
@@ -48,7 +53,8 @@
 use crate::supervisor::{Phase, ShutdownCages};
 use crate::{
     Arg, CageCheckpoint, CageId, Changes, CheckpointId, Enforced, ErrorCode, ExecSpec, Exit,
-    Overrides, PolicySource, PtyId, RunId, SessionId, Size, WireError,
+    GrantKey, GrantState, Overrides, PolicySource, PtyId, RunId, SessionId, Size, Standing,
+    WireError,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -258,6 +264,44 @@ pub struct JobRequest {
     pub policy: PolicySource,
     #[serde(default)]
     pub overrides: Overrides,
+    pub exec: ExecSpec,
+    #[serde(default)]
+    pub client_request_id: Option<String>,
+}
+
+/// Leave for whoever has the key to start commands in this session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MakeGrant {
+    /// How many cages in all.
+    pub cages: u32,
+    pub for_ms: u64,
+    /// What every one of them is started with.
+    pub policy: PolicySource,
+    #[serde(default)]
+    pub overrides: Overrides,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantMade {
+    pub grant: GrantView,
+    pub key: GrantKey,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantView {
+    #[serde(flatten)]
+    pub state: GrantState,
+    pub standing: Standing,
+    /// Cages that it still gives.
+    pub left: u32,
+    /// The session's name.
+    pub name: Option<String>,
+}
+
+/// A command by a grant; policy, flags and folder are the grant's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantedJob {
+    pub key: GrantKey,
     pub exec: ExecSpec,
     #[serde(default)]
     pub client_request_id: Option<String>,

@@ -89,6 +89,18 @@ impl Dirs {
         self.state.join("sup")
     }
 
+    /// The supervisor's table of grants, a file each.
+    #[must_use]
+    pub fn grants(&self) -> PathBuf {
+        self.sup_state().join("grants")
+    }
+
+    /// Who asked the supervisor for what.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.sup_state().join("journal")
+    }
+
     #[must_use]
     pub fn homes(&self) -> PathBuf {
         self.state.join("homes")

@@ -2,7 +2,7 @@
 
 use crate::limits::LimitChange;
 use crate::stats::Stats;
-use crate::{CageId, Enforced, Exit, PtyId, Role, Size, Suspension};
+use crate::{CageId, Enforced, Exit, GrantId, PtyId, Role, Size, Suspension};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -103,6 +103,9 @@ pub enum EventBody {
     /// supervisor: somebody else than the cage's operator acted on it, by an admin's right.
     #[serde(rename = "cage.admin")]
     CageAdmin { uid: u32, verb: String },
+    /// supervisor: it was started by a grant; `uid` is who asked, over a connection of theirs.
+    #[serde(rename = "cage.granted")]
+    CageGranted { grant: GrantId, uid: u32 },
     /// broker: the zygote was killed and made anew; later commands stand in a second domain.
     #[serde(rename = "cage.zygote_replaced")]
     CageZygoteReplaced {},

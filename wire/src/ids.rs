@@ -81,6 +81,8 @@ id!(/// A terminal, or the pipe streams of a command that has none.
     PtyId);
 id!(/// A state of a session that can be come back to.
     CheckpointId);
+id!(/// An operator's leave to start cages in their name while they are away.
+    GrantId);
 
 #[cfg(test)]
 mod tests {

@@ -5,8 +5,8 @@
 
 use crate::limits::LimitsAsked;
 use crate::{
-    Arg, AttachOptions, CageId, Cause, Changes, CheckpointId, Enforced, Event, Exit, PtyId, RunId,
-    ScrollbackForm, SessionId, Size, Source,
+    Arg, AttachOptions, CageId, Cause, Changes, CheckpointId, Enforced, Event, Exit, GrantId,
+    GrantKey, GrantState, PtyId, RunId, ScrollbackForm, SessionId, Size, Source,
 };
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,27 @@ use serde::{Deserialize, Serialize};
 pub enum SupervisorRequest {
     /// Whether this operator is served at all. fds: authority. Ok: [`Admitted`]; else `forbidden`.
     Admit,
-    /// fds: authority, memfd with a `SpawnSpec`. Ok: [`Spawned`].
-    Spawn { cage: CageId },
+    /// By the operator's own connection, or by a grant: then it is whose grant it is, and the authority
+    /// is whoever asks. fds: authority, memfd with a `SpawnSpec`. Ok: [`Spawned`].
+    Spawn {
+        cage: CageId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant: Option<GrantKey>,
+    },
+    /// A new grant for as many cages as the spec would start, in its session. fds: authority, memfd
+    /// with a `SpawnSpec`. Ok: [`Minted`]: the only time that its key is told.
+    Mint { grant: GrantId, cages: u32, for_ms: u64 },
+    /// A grant by its key, if it can be used. fds: authority of whoever asks. Ok: [`GrantState`].
+    Grant { grant: GrantKey },
+    /// It can be used no more. fds: authority of whose it is, or an admin. Ok: [`GrantState`].
+    Revoke { grant: GrantId },
+    /// All grants that are kept. Ok: null, with a memfd: JSON array of [`GrantState`].
+    Grants,
+    /// The journal of who asked for what, after a line; as much as fits. Ok: null, with a memfd:
+    /// [`crate::audit::AuditPage`], empty at the end.
+    Audit { after: u64 },
+    /// The session of a grant is no more. Ok: null, also if there is none.
+    ForgetGrant { grant: GrantId },
     /// Resolve as a spawn would, change nothing. fds: authority, memfd with a `SpawnSpec`.
     /// Ok: null, with a memfd: the plan as JSON.
     DryRun,
@@ -103,6 +122,13 @@ pub enum LayerAnswer {
 pub struct LayerState {
     pub session: SessionId,
     pub checkpoints: Vec<CheckpointId>,
+}
+
+/// A grant that was just made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Minted {
+    pub grant: GrantState,
+    pub key: GrantKey,
 }
 
 /// An operator that is served.
@@ -201,4 +227,6 @@ pub struct PtyState {
 pub enum SupervisorNotice {
     /// To be stored, then acknowledged with `ack`. Sent again after a reconnect until it is.
     Event { event: Event },
+    /// The journal of who asked for what has grown, up to this line: to be fetched with `audit`.
+    Audit { newest: u64 },
 }

@@ -38,6 +38,8 @@ struct RuleFile {
     policies: Vec<String>,
     #[serde(default = "yes")]
     widen: bool,
+    #[serde(default = "yes")]
+    grants: bool,
     #[serde(default)]
     cages: Option<u32>,
     #[serde(default)]
@@ -116,8 +118,8 @@ pub(super) fn parse(
         let who = people(&rule.users, &rule.groups)?;
         let policies = rule.policies.iter().map(|text| pattern(text));
         let policies = policies.collect::<Result<_, _>>().map_err(|why| refused(&why))?;
-        let (widen, ceiling, cages_max) = (rule.widen, rule.limits, rule.cages);
-        rules.push(Rule { who, policies, widen, ceiling, cages_max });
+        let RuleFile { widen, grants, limits: ceiling, cages: cages_max, .. } = rule;
+        rules.push(Rule { who, policies, widen, grants, ceiling, cages_max });
     }
     Ok(HostPolicy { admins, cages_max: read.cages, rules, unknown })
 }

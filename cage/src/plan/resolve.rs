@@ -48,6 +48,7 @@ pub fn resolve(
     Ok(CagePlan {
         version: CagePlan::VERSION,
         policy: policy.name.clone(),
+        policy_hash: policy.hash.clone(),
         landlock: landlock::program(facts.landlock_abi, &mounts, &sources),
         user,
         hostname: policy.hostname.clone(),

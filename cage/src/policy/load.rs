@@ -4,6 +4,7 @@ use super::error::{PolicyError, Problem};
 use super::file::{Missing, PolicyFile};
 use super::values::Name;
 use super::{Policy, parse, preset};
+use crate::hash::sha256;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use wire::PolicySource;
@@ -17,6 +18,8 @@ const PRESET: &str = "preset ";
 struct Link {
     name: String,
     file: String,
+    /// Of its text.
+    hash: String,
     content: PolicyFile,
 }
 
@@ -32,6 +35,7 @@ pub fn load(source: &PolicySource, folders: &[PathBuf]) -> Result<Policy, Policy
                 .file_stem()
                 .map_or_else(|| path.clone(), |stem| stem.to_string_lossy().into_owned()),
             file: path.clone(),
+            hash: sha256(&[text.as_bytes()]),
             content: parse::parse(path, text)?,
         },
     };
@@ -44,9 +48,11 @@ pub fn load(source: &PolicySource, folders: &[PathBuf]) -> Result<Policy, Policy
         link.content.name.as_ref().map_or_else(|| link.name.clone(), |Name(name)| name.clone())
     });
     let files = chain.iter().map(|link| link.file.clone()).collect();
+    let hashes: Vec<&[u8]> = chain.iter().map(|link| link.hash.as_bytes()).collect();
+    let hash = sha256(&hashes);
     require_paths(&mut chain);
     let merged = chain.into_iter().rev().map(|link| link.content).reduce(PolicyFile::under);
-    Ok(Policy::from_file(name, files, merged.unwrap_or_default()))
+    Ok(Policy::from_file(name, files, hash, merged.unwrap_or_default()))
 }
 
 /// `fs.missing` of a file, or of what it extends, governs the paths that this file says itself; the
@@ -104,7 +110,8 @@ fn by_name(name: &str, folders: &[PathBuf], seen: &[&str]) -> Result<Link, Polic
         match std::fs::read_to_string(&path) {
             Ok(text) => {
                 let content = parse::parse(&file, &text)?;
-                return Ok(Link { name: name.to_owned(), file, content });
+                let hash = sha256(&[text.as_bytes()]);
+                return Ok(Link { name: name.to_owned(), file, hash, content });
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(not_found(format!("cannot read {file}: {error}"))),
@@ -117,7 +124,8 @@ fn by_name(name: &str, folders: &[PathBuf], seen: &[&str]) -> Result<Link, Polic
         )));
     };
     let content = parsed.clone()?;
-    Ok(Link { name: name.to_owned(), file: format!("{PRESET}{name}"), content })
+    let hash = sha256(&[preset::preset_text(name).unwrap_or_default().as_bytes()]);
+    Ok(Link { name: name.to_owned(), file: format!("{PRESET}{name}"), hash, content })
 }
 
 /// A shipped policy. They are part of the program, so each is parsed once at most.

@@ -1,5 +1,6 @@
 //! `mews run`: a command in a new cage.
 
+use super::flags::Flags;
 use super::watching::{Keys, Watched, conclude, ended};
 use crate::api::{Api, Repeat};
 use crate::control::Control;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use wire::api::{CreateProject, CreateSession, JobRequest, Project, RunKind, SessionView, Started};
 use wire::{
     Arg, CageId, Changes, Enforced, ExecSpec, Overrides, PolicySource, PtyId, RunId, SessionId,
-    SpawnSpec, WorkspaceMode,
+    SpawnSpec,
 };
 
 #[derive(Debug, clap::Args)]
@@ -36,12 +37,6 @@ Examples:
   cat big | mews run -- sha256sum             in a pipe
   mews run --no-daemon --status-file s.json -- ./job.sh")]
 pub(crate) struct Args {
-    /// Policy: a name (mews policy list), or a file if it has a '/' or ends in .toml
-    #[arg(short, long, value_name = "P", default_value = "shell")]
-    policy: String,
-    /// Workspace: the folder that the command may write to [default: this one]
-    #[arg(short, long, value_name = "DIR")]
-    workspace: Option<PathBuf>,
     /// Name of the session [default: from the command, as bash-1]
     #[arg(short, long)]
     name: Option<String>,
@@ -54,35 +49,8 @@ pub(crate) struct Args {
     /// In the foreground without the daemons; nothing is kept
     #[arg(long)]
     no_daemon: bool,
-    /// Most time it may take: 30s, 10m, 1h
-    #[arg(long, value_name = "T")]
-    timeout: Option<String>,
-    /// Most memory: 512M, 2G
-    #[arg(long, value_name = "M")]
-    memory: Option<String>,
-    /// Most processes
-    #[arg(long, value_name = "N")]
-    pids: Option<u64>,
     #[command(flatten)]
-    apart: Apart,
-    /// One more path that may be read
-    #[arg(long, value_name = "PATH")]
-    read: Vec<PathBuf>,
-    /// One more path that may be written
-    #[arg(long, value_name = "PATH")]
-    write: Vec<PathBuf>,
-    /// A variable to pass (K) or to set (K=V)
-    #[arg(long, value_name = "K[=V]")]
-    env: Vec<String>,
-    /// A home folder that is kept under this name
-    #[arg(long, value_name = "NAME")]
-    home: Option<String>,
-    /// Network: only 'none' in this version
-    #[arg(long, value_name = "MODE")]
-    net: Option<String>,
-    /// The socket that $PROVIDER stands for: unix:PATH
-    #[arg(long, value_name = "unix:PATH")]
-    provider: Option<String>,
+    flags: Flags,
     /// Write exit, names, walls and usage as JSON to this file
     #[arg(long, value_name = "F")]
     status_file: Option<PathBuf>,
@@ -94,27 +62,6 @@ pub(crate) struct Args {
     /// The command; without one: a shell
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
-}
-
-/// Where writes to the workspace go.
-#[derive(Clone, Copy, Debug, clap::Args)]
-struct Apart {
-    /// Keep writes to the workspace apart: mews diff, apply, discard, rollback
-    #[arg(long, conflicts_with = "copy")]
-    overlay: bool,
-    /// Work in a private copy of the workspace: the same verbs
-    #[arg(long)]
-    copy: bool,
-}
-
-impl Apart {
-    fn mode(self) -> Option<WorkspaceMode> {
-        match (self.overlay, self.copy) {
-            (true, _) => Some(WorkspaceMode::Overlay),
-            (false, true) => Some(WorkspaceMode::Copy),
-            (false, false) => None,
-        }
-    }
 }
 
 /// What to run, ready to be sent.
@@ -359,39 +306,13 @@ fn name_hint(exec: &ExecSpec) -> String {
 impl Args {
     fn job(&self) -> Result<Job, Failure> {
         let streams = Streams::choose(self.no_tty, self.detach);
-        let folder = request::folder(self.workspace.as_deref())?;
+        let folder = request::folder(self.flags.workspace.as_deref())?;
         let mut exec = request::exec_spec(&self.command, streams, !self.detach);
-        if self.workspace.is_some() {
+        if self.flags.workspace.is_some() {
             exec.cwd = Some(Arg::from(folder.as_str()));
         }
-        let policy = request::policy(&self.policy)?;
-        Ok(Job { policy, overrides: self.overrides(), folder, exec, streams })
-    }
-
-    fn overrides(&self) -> Overrides {
-        let paths = |paths: &[PathBuf]| {
-            paths.iter().map(|path| request::absolute(path).into_os_string().into()).collect()
-        };
-        let env = self.env.iter().map(|text| match text.split_once('=') {
-            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
-            None => (text.clone(), None),
-        });
-        let provider = self.provider.as_deref().map(|text| match text.strip_prefix("unix:") {
-            Some(path) => format!("unix:{}", request::absolute(Path::new(path)).display()),
-            None => text.to_owned(),
-        });
-        Overrides {
-            read: paths(&self.read),
-            write: paths(&self.write),
-            env: env.collect(),
-            memory: self.memory.clone(),
-            pids: self.pids,
-            walltime: self.timeout.clone(),
-            home: self.home.clone(),
-            workspace_mode: self.apart.mode(),
-            net: self.net.clone(),
-            provider,
-        }
+        let policy = request::policy(&self.flags.policy)?;
+        Ok(Job { policy, overrides: self.flags.overrides(), folder, exec, streams })
     }
 }
 

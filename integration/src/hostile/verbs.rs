@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use wire::{CageId, CheckpointId, PtyId, RunId, SessionId};
+use wire::{CageId, CheckpointId, GrantId, PtyId, RunId, SessionId};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
@@ -15,6 +15,13 @@ pub(super) struct Target {
     pub(super) cage: CageId,
     pub(super) pty: PtyId,
     pub(super) uid: u32,
+}
+
+impl Target {
+    /// Of which there is nothing yet.
+    pub(super) fn new(uid: u32) -> Self {
+        Self { session: SessionId::new(), cage: CageId::new(), pty: PtyId::new(), uid }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +45,8 @@ pub(super) const VERBS: &[Verb] = &[
     Verb { name: "admit", kind: Kind::Host },
     Verb { name: "shutdown", kind: Kind::Host },
     Verb { name: "layer", kind: Kind::Host },
+    Verb { name: "mint", kind: Kind::Host },
+    Verb { name: "revoke", kind: Kind::Host },
     of_cage("checkpoint"),
     of_cage("stats"),
     of_cage("limits"),
@@ -70,6 +79,8 @@ pub(super) fn body(verb: &str, target: &Target) -> Value {
         "admit" => json!({}),
         "shutdown" => json!({ "cages": "kill" }),
         "layer" => json!({ "session": target.session }),
+        "mint" => json!({ "grant": GrantId::new(), "cages": 1, "for_ms": 60_000 }),
+        "revoke" => json!({ "grant": GrantId::new() }),
         _of_a_cage => json!({ "cage": target.cage }),
     };
     let more = match verb {
@@ -96,6 +107,10 @@ pub(super) fn gifts(verb: &str) -> anyhow::Result<Vec<OwnedFd>> {
             vec![ours.into(), memfd::sealed("read", b"")?]
         }
         "layer" => vec![memfd::sealed("layer", json!({ "do": "diff" }).to_string().as_bytes())?],
+        "mint" => {
+            let target = Target::new(0);
+            vec![memfd::sealed("mint", spec(&target, Path::new("/tmp")).to_string().as_bytes())?]
+        }
         "input" => vec![memfd::sealed("input", b"exit\n")?],
         _none => Vec::new(),
     })

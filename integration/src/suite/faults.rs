@@ -62,7 +62,9 @@ fn one(sandbox: &Sandbox, row: &Row) -> anyhow::Result<()> {
     audit::agrees(sandbox)?;
     let folders = ["state/sup", "state/cages", "run/sup"];
     for folder in folders.map(|name| sandbox.root().join(name)) {
-        let left = std::fs::read_dir(&folder)?.flatten().next();
+        let mut left = std::fs::read_dir(&folder)?.flatten();
+        let left =
+            left.find(|entry| !audit::OF_NO_CAGE.iter().any(|name| entry.file_name() == *name));
         ensure!(left.is_none(), "{left:?} is left");
     }
     let mut more = Vec::new();
@@ -141,6 +143,7 @@ fn disturb(sandbox: &Sandbox, flow: Flow, at: Daemon, bystander: i32) -> anyhow:
         (Flow::Discard, _) => sandbox.arm("spawn.fork_recorded", Act::Kill),
         (
             Flow::Run
+            | Flow::Granted
             | Flow::Refused
             | Flow::Exec
             | Flow::Pause

@@ -64,7 +64,31 @@ fn taken_over(sandbox: &Sandbox) -> anyhow::Result<()> {
         format!("last: {last}\n{own}\n{}", testkit::process::tail(&told))
     })?;
     stopped?;
-    judge(&lines())
+    judge(&lines())?;
+    journal(sandbox, (&ann, &bob))
+}
+
+/// What it did and tried stands where it cannot write.
+fn journal(sandbox: &Sandbox, (ann, bob): (&Person, &Person)) -> anyhow::Result<()> {
+    let path = sandbox.state_dir().join("sup/journal");
+    let lines: Vec<Value> = std::fs::read_to_string(path)?
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    for (what, uid, verb, outcome, owner) in [
+        ("a cage over ann's connection", ann.uid, "spawn", "done", Some(ann.uid)),
+        ("a grant over it", ann.uid, "mint", "done", Some(ann.uid)),
+        ("a cage by that, over bob's", bob.uid, "spawn", "done", Some(ann.uid)),
+        ("ann's cage, over bob's", bob.uid, "kill", "not_found", None),
+        ("ann's grant, over bob's", bob.uid, "revoke", "not_found", None),
+    ] {
+        let found = lines.iter().any(|line| {
+            let owned = owner.is_none_or(|owner| line["owner"] == owner);
+            line["uid"] == uid && line["verb"] == verb && line["outcome"] == outcome && owned
+        });
+        ensure!(found, "{what} is not in the journal");
+    }
+    Ok(())
 }
 
 fn conversation(

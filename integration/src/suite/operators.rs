@@ -4,6 +4,9 @@ pub(super) mod people;
 mod policy;
 pub(super) mod routes;
 mod shares;
+mod trail;
+
+pub(super) use policy::put as reload;
 
 use crate::runner::Test;
 use crate::talk::text;
@@ -25,6 +28,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("operators.an_unsafe_host_policy_is_refused", policy::unsafe_file),
         Test::new("operators.reload_keeps_the_old_if_the_new_is_wrong", policy::reload),
         Test::new("operators.an_admin_acts_and_it_is_told", admin),
+        Test::new("operators.the_audit_trail", trail::everybody_sees_their_own),
+        Test::new("operators.the_audit_trail_has_no_hole", trail::has_no_hole),
         Test::new("operators.get_equal_shares_of_cpu", shares::cpu),
         Test::new("operators.find_the_system_by_themselves", find_the_system),
         Test::new("operators.a_new_supervisor_keeps_them_apart", restart),

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::time::Duration;
-use wire::{CageId, CheckpointId, ErrorCode, PtyId, RunId, SessionId, WireError};
+use wire::{CageId, CheckpointId, ErrorCode, GrantId, PtyId, RunId, SessionId, WireError};
 
 /// Bodies that describe things.
 const SMALL: usize = 64 * 1024;
@@ -118,6 +118,10 @@ impl Ids {
 
     pub(super) fn checkpoint(&self) -> Result<CheckpointId, ApiError> {
         self.parse("c", "checkpoint")
+    }
+
+    pub(super) fn grant(&self) -> Result<GrantId, ApiError> {
+        self.parse("n", "grant")
     }
 
     pub(super) fn pty(&self) -> Result<PtyId, ApiError> {

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use wire::{ErrorCode, WireError};
 
 /// Step N brings version N to N + 1.
-const STEPS: &[&str] = &[FIRST, CHECKPOINTS, BUILDS];
+const STEPS: &[&str] = &[FIRST, CHECKPOINTS, GRANTS, AUDIT, BUILDS];
 
 const FIRST: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -140,6 +140,39 @@ CREATE INDEX checkpoints_by_session ON checkpoints (session);
 const BUILDS: &str = "
 ALTER TABLE cages ADD COLUMN build TEXT;
 ALTER TABLE cages ADD COLUMN unreachable TEXT;
+";
+
+const GRANTS: &str = "
+CREATE TABLE grants (
+    id TEXT PRIMARY KEY,
+    session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    policy TEXT NOT NULL,
+    overrides TEXT NOT NULL,
+    made INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+CREATE INDEX grants_by_session ON grants (session);
+";
+
+const AUDIT: &str = "
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    source TEXT NOT NULL,
+    source_seq INTEGER,
+    outcome_of INTEGER,
+    at_ms INTEGER NOT NULL,
+    uid INTEGER NOT NULL,
+    admin INTEGER NOT NULL,
+    grant_id TEXT,
+    verb TEXT NOT NULL,
+    session TEXT,
+    cage TEXT,
+    owner INTEGER,
+    outcome TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX audit_by_source ON audit (source_seq) WHERE source_seq IS NOT NULL;
+CREATE INDEX audit_by_outcome ON audit (outcome_of) WHERE outcome_of IS NOT NULL;
+CREATE TRIGGER audit_stays BEFORE UPDATE ON audit
+BEGIN SELECT raise(ABORT, 'the audit trail is only appended to'); END;
 ";
 
 /// Brings the database to the newest version, one transaction a step.

@@ -160,6 +160,30 @@ impl Fake {
         Some((Message::answer(request.id, result), fds))
     }
 
+    fn spawn(
+        &self,
+        cage: CageId,
+        mut fds: impl Iterator<Item = OwnedFd>,
+    ) -> Option<Result<(Value, Vec<OwnedFd>), WireError>> {
+        let (authority, spec) = (fds.next().unwrap(), fds.next().unwrap());
+        let spec: SpawnSpec = serde_json::from_slice(&memfd::read(spec, 1 << 24).unwrap()).unwrap();
+        assert_eq!(spec.cage, cage);
+        let mut state = self.state();
+        state.authorities.push(Peer::of(&authority).unwrap().uid);
+        state.specs.push(spec.clone());
+        let on_spawn = state.on_spawn.clone();
+        drop(state);
+        Some(match on_spawn {
+            OnSpawn::Run => Ok((json!(self.run(&spec)), Vec::new())),
+            OnSpawn::Refuse(error) => Err(error),
+            OnSpawn::RunAndBreak => {
+                self.run(&spec);
+                return None;
+            }
+            OnSpawn::Break => return None,
+        })
+    }
+
     fn answer(
         &self,
         verb: SupervisorRequest,
@@ -168,26 +192,7 @@ impl Fake {
         let mut fds = fds.into_iter();
         let plain = Ok((Value::Null, Vec::new()));
         Some(match verb {
-            SupervisorRequest::Spawn { cage } => {
-                let (authority, spec) = (fds.next().unwrap(), fds.next().unwrap());
-                let spec: SpawnSpec =
-                    serde_json::from_slice(&memfd::read(spec, 1 << 24).unwrap()).unwrap();
-                assert_eq!(spec.cage, cage);
-                let mut state = self.state();
-                state.authorities.push(Peer::of(&authority).unwrap().uid);
-                state.specs.push(spec.clone());
-                let on_spawn = state.on_spawn.clone();
-                drop(state);
-                match on_spawn {
-                    OnSpawn::Run => Ok((json!(self.run(&spec)), Vec::new())),
-                    OnSpawn::Refuse(error) => Err(error),
-                    OnSpawn::RunAndBreak => {
-                        self.run(&spec);
-                        return None;
-                    }
-                    OnSpawn::Break => return None,
-                }
-            }
+            SupervisorRequest::Spawn { cage, .. } => return self.spawn(cage, fds),
             SupervisorRequest::Exec { cage, pty } => {
                 self.start_pty(cage, pty, &["exec".to_owned()]);
                 plain
@@ -215,8 +220,13 @@ impl Fake {
             }
             SupervisorRequest::Checkpoint { cage, .. } => self.checkpoint(cage),
             SupervisorRequest::Layer { .. } => layer(fds.nth(1).unwrap()),
+            SupervisorRequest::Audit { .. } => empty(&json!({ "lines": [] })),
+            SupervisorRequest::Grants => empty(&json!([])),
+            SupervisorRequest::Mint { .. }
+            | SupervisorRequest::Grant { .. }
+            | SupervisorRequest::Revoke { .. } => none(),
             SupervisorRequest::Layers => Ok((Value::Null, vec![document(&self.state().layers)])),
-            SupervisorRequest::ForgetLayer { .. } => plain,
+            SupervisorRequest::ForgetLayer { .. } | SupervisorRequest::ForgetGrant { .. } => plain,
             SupervisorRequest::Stats { .. } => {
                 assert_eq!(fds.len(), 1, "an authority comes with it");
                 Ok((json!(Stats { ran_ms: Some(7), ..Stats::default() }), Vec::new()))
@@ -402,6 +412,14 @@ impl Fake {
 
 pub(crate) fn exit(code: Option<u8>, signal: Option<u8>, cause: Cause) -> Exit {
     Exit { code, signal, core: false, cause, message: None, usage: Usage::default() }
+}
+
+fn empty(value: &Value) -> Result<(Value, Vec<OwnedFd>), WireError> {
+    Ok((Value::Null, vec![document(value)]))
+}
+
+fn none() -> Result<(Value, Vec<OwnedFd>), WireError> {
+    Err(WireError::new(ErrorCode::NotFound, "the fake has no grants"))
 }
 
 fn document(value: &impl serde::Serialize) -> OwnedFd {

@@ -78,7 +78,7 @@ impl Supervisor {
             exec: exec_spec(workspace, argv, None),
         };
         let file = memfd::sealed("spec", &serde_json::to_vec(&spec)?)?;
-        self.request(&SupervisorRequest::Spawn { cage: spec.cage }, &[file.as_fd()])?;
+        self.request(&SupervisorRequest::Spawn { cage: spec.cage, grant: None }, &[file.as_fd()])?;
         Ok(spec.cage)
     }
 
@@ -156,7 +156,7 @@ impl Supervisor {
     }
 
     fn note(&mut self, body: serde_json::Value) -> anyhow::Result<()> {
-        let SupervisorNotice::Event { event } = wire::control::typed(body)?;
+        let SupervisorNotice::Event { event } = wire::control::typed(body)? else { return Ok(()) };
         let (cage, source, seq) = (event.cage, event.source, event.seq);
         let id = self.take_id();
         let ack = Message::request(id, &SupervisorRequest::Ack { cage, source, seq })?;

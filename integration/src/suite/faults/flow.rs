@@ -10,6 +10,8 @@ use testkit::{Finished, Sandbox, pause};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Run,
+    /// A run by a grant of one cage.
+    Granted,
     /// A run that the supervisor does not begin: its policy is none.
     Refused,
     Exec,
@@ -35,7 +37,7 @@ const LINES: &str = "echo up >> up-$0; n=0; trap 'exit 9' TERM
 impl Flow {
     /// Whether the cage is there before the step.
     pub(super) fn has_cage(self) -> bool {
-        !matches!(self, Self::Run | Self::Refused | Self::Discard)
+        !matches!(self, Self::Run | Self::Granted | Self::Refused | Self::Discard)
     }
 
     /// Everything up to the request that dies.
@@ -45,6 +47,7 @@ impl Flow {
         }
         match self {
             Self::Resume => drop(sandbox.mews(["pause", name])?.expect(0)?),
+            Self::Granted => drop(crate::suite::grants::make(sandbox, name, "1", &[])?),
             Self::Remove => {
                 stop(sandbox, name)?;
                 crate::audit::agrees(sandbox)?;
@@ -66,10 +69,12 @@ impl Flow {
     /// The client's command, not waited for.
     pub(super) fn act(self, sandbox: &Sandbox, name: &str) -> anyhow::Result<Child> {
         let exec = format!("echo ran >> exec-{name}");
+        let key = sandbox.root().join(format!("home/{name}.key")).to_string_lossy().into_owned();
         let words: Vec<&str> = match self {
             Self::Run | Self::Discard => {
                 vec!["run", "-d", "--name", name, "--", "sh", "-c", LINES, name]
             }
+            Self::Granted => vec!["grants", "use", &key, "--", "sh", "-c", LINES, name],
             Self::Refused => vec!["run", "-d", "--name", name, "-p", "nonesuch", "--", "true"],
             Self::Exec => vec!["exec", "-d", name, "--", "sh", "-c", &exec],
             Self::Pause => vec!["pause", name],
@@ -107,7 +112,7 @@ impl Flow {
         let found = state(&shown, ran)?;
         let lost = found == "ended: broker_lost";
         let kept = match self {
-            Self::Run | Self::Discard => found == "runs" || lost,
+            Self::Run | Self::Granted | Self::Discard => found == "runs" || lost,
             Self::Refused => false,
             Self::Pause => found == "stands still" || lost,
             Self::Resume => found == "runs" || lost,
@@ -116,6 +121,9 @@ impl Flow {
             Self::Remove => false,
         };
         ensure!(!acknowledged || kept, "acknowledged, and {found}: {shown}");
+        if self == Self::Granted {
+            granted(sandbox, name)?;
+        }
         if self == Self::Exec {
             exec(sandbox, name, acknowledged && !lost)?;
         }
@@ -141,6 +149,22 @@ fn state(shown: &Value, ran: bool) -> anyhow::Result<String> {
             if ran { format!("ended: {cause}") } else { "nothing ran".to_owned() }
         }
     })
+}
+
+/// It was for one cage, and has given one at most.
+fn granted(sandbox: &Sandbox, name: &str) -> anyhow::Result<()> {
+    let up = in_workspace(sandbox, &format!("up-{name}"));
+    let ran = || std::fs::read_to_string(&up).unwrap_or_default().lines().count();
+    let grants = sandbox.mews(["--json", "grants"])?.expect(0)?.json_lines()?;
+    let grant = grants.iter().find(|grant| text(grant, "/name").is_ok_and(|it| it == name));
+    let left = number(grant.context("its grant")?, "/left")?;
+    ensure!(left <= 1 && (left == 0 || ran() == 0), "{left} are left, and it ran {} times", ran());
+    if left == 0 {
+        let key = sandbox.root().join(format!("home/{name}.key"));
+        sandbox.mews(["grants", "use", &key.to_string_lossy(), "--", "true"])?.expect(5)?;
+    }
+    ensure!(ran() <= 1, "it ran {} times", ran());
+    Ok(())
 }
 
 /// At most once; once if it was acknowledged; and whoever waits for it is answered.
@@ -188,6 +212,8 @@ pub(in crate::suite) fn stop(sandbox: &Sandbox, name: &str) -> anyhow::Result<()
 
 /// Whatever state it is in, it ends and goes.
 pub(super) fn remove(sandbox: &Sandbox, name: &str, outcome: &str) -> anyhow::Result<()> {
+    let key = sandbox.root().join(format!("home/{name}.key"));
+    std::fs::remove_file(key).ok();
     if outcome == "stands still" {
         sandbox.mews(["resume", name])?.expect(0)?;
     }

@@ -75,6 +75,8 @@ pub(super) const ROWS: &[Row] = &[
     row("spawn.commanded", Supervisor, Run, all(RUNS, LOST)),
     row("spawn.started", Supervisor, Run, all(RUNS, LOST)),
     row("spawn.done", Supervisor, Run, all(RUNS, LOST)),
+    row("grant.opened", Supervisor, Granted, [Some(NOTHING), Some(RUNS), Some(NOTHING), None]),
+    row("grant.counted", Supervisor, Granted, [Some(NOTHING), Some(RUNS), Some(NOTHING), None]),
     row("run.rows", Sessiond, Run, [Some(NOTHING), Some(NOTHING), Some(NOTHING), None]),
     row("run.answered", Sessiond, Run, all(RUNS, LOST)),
     row("run.went", Sessiond, Run, all(RUNS, LOST)),
@@ -171,7 +173,7 @@ mod tests {
         let mut rows: BTreeSet<String> = ROWS.iter().map(|row| row.step.to_owned()).collect();
         // Steps of these are died at where they are tested.
         let mut others = Vec::new();
-        for suite in ["checkpoint", "limits", "restart"] {
+        for suite in ["checkpoint", "limits", "restart", "grants"] {
             sources(&top().join("integration/src/suite").join(suite), &mut others);
             others.push(top().join(format!("integration/src/suite/{suite}.rs")));
         }

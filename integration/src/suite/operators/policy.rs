@@ -139,15 +139,7 @@ pub(super) fn reload(sandbox: &Sandbox) -> anyhow::Result<()> {
     let (ann, bob) = (Person::make(sandbox, &[])?, Person::make(sandbox, &[])?);
     host(sandbox, &super::allow(&[&ann]), || {
         bob.caged(&[], "true")?.expect(125)?;
-        let hangup = |said: &str| {
-            let (_sessiond, supervisor) = daemon_pids(sandbox)?;
-            let log = sandbox.state_dir().join("log/mews-supervisor.log");
-            let count = || std::fs::read_to_string(&log).unwrap_or_default().matches(said).count();
-            let before = count();
-            link::PidFd::open(supervisor)?.signal(libc::SIGHUP)?;
-            let told = || (count() > before).then_some(());
-            pause::until(said, Duration::from_secs(10), told).context("the supervisor's log")
-        };
+        let hangup = |said: &str| hangup(sandbox, said);
         sandbox.file("config/host.toml", super::allow(&[&ann, &bob]))?;
         hangup("host policy read")?;
         bob.caged(&[], "true")?.expect(0)?;
@@ -160,4 +152,21 @@ pub(super) fn reload(sandbox: &Sandbox) -> anyhow::Result<()> {
         ann.caged(&[], "true")?.expect(0)?;
         Ok(())
     })
+}
+
+/// Asks the supervisor to read the file again, and waits until it says that it has.
+fn hangup(sandbox: &Sandbox, said: &str) -> anyhow::Result<()> {
+    let (_sessiond, supervisor) = daemon_pids(sandbox)?;
+    let log = sandbox.state_dir().join("log/mews-supervisor.log");
+    let count = || std::fs::read_to_string(&log).unwrap_or_default().matches(said).count();
+    let before = count();
+    link::PidFd::open(supervisor)?.signal(libc::SIGHUP)?;
+    let told = || (count() > before).then_some(());
+    pause::until(said, Duration::from_secs(10), told).context("the supervisor's log")
+}
+
+/// Another host policy, in effect when this returns.
+pub(in crate::suite) fn put(sandbox: &Sandbox, policy: &str) -> anyhow::Result<()> {
+    sandbox.file("config/host.toml", policy)?;
+    hangup(sandbox, "host policy read")
 }

@@ -9,7 +9,8 @@ use std::path::Path;
 use testkit::process::{self, LIMIT};
 use testkit::{Finished, Sandbox};
 
-/// `{s}`, `{r}`, `{g}`, `{t}`, `{c}`, `{p}`: the owner's session, run, cage, terminal, checkpoint, project. What ends
+/// `{s}`, `{r}`, `{g}`, `{t}`, `{c}`, `{p}`, `{n}`: the owner's session, run, cage, terminal, checkpoint,
+/// project, grant. What ends
 /// things stands last.
 const OBJECTS: &[(&str, &str, &str)] = &[
     ("GET", "/sessions/{s}", ""),
@@ -46,15 +47,17 @@ const OBJECTS: &[(&str, &str, &str)] = &[
     ("POST", "/sessions/{s}/cages/{g}/resume", "{}"),
     ("POST", "/sessions/{s}/pause", "{}"),
     ("POST", "/sessions/{s}/resume", "{}"),
+    ("DELETE", "/grants/{n}", ""),
     ("POST", "/sessions/{s}/runs/{r}/cancel", "{}"),
     ("POST", "/sessions/{s}/cages/{g}/kill", "{}"),
     ("DELETE", "/sessions/{s}?confirm=true", ""),
     ("DELETE", "/sessions/{s}?confirm=true&purge=true", ""),
 ];
 
-/// Only the owner starts something in a session or project.
-const OWN: [(&str, &str, &str); 2] = [
+/// Only the owner starts something in a session or project, or lets others do so.
+const OWN: [(&str, &str, &str); 3] = [
     ("POST", "/projects/{p}/sessions", "{}"),
+    ("POST", "/sessions/{s}/grants", r#"{"cages":1,"for_ms":60000,"policy":{"name":"shell"}}"#),
     (
         "POST",
         "/sessions/{s}/jobs",
@@ -63,7 +66,7 @@ const OWN: [(&str, &str, &str); 2] = [
 ];
 
 struct Objects {
-    places: [(&'static str, String); 6],
+    places: [(&'static str, String); 7],
 }
 
 impl Objects {
@@ -107,14 +110,26 @@ pub(in crate::suite) fn every_route(sandbox: &Sandbox) -> anyhow::Result<()> {
             }
         }
         let objects = start(&ann, &ask)?;
-        let [_session, (method, path, body)] = OWN;
-        let (status, answer) = ask.ask(&boss, method, &objects.in_path(path), body)?;
-        ensure!(status == 403, "an admin starts in another's session: {status} {answer}");
+        let [_session, rest @ ..] = OWN;
+        for (method, path, body) in rest {
+            let (status, answer) = ask.ask(&boss, method, &objects.in_path(path), body)?;
+            ensure!(status == 403, "an admin in another's session: {path}: {status} {answer}");
+        }
         // Lists hold what is one's own; an admin's all.
-        for (person, holds) in [(&ann, true), (&bob, false), (&boss, true)] {
-            let (_status, answer) = ask.ask(person, "GET", "/sessions?all=true", "")?;
-            let found = answer.to_string().contains(&objects.in_path("{s}"));
-            ensure!(found == holds, "{}: {answer}", person.name);
+        for list in ["/sessions?all=true", "/grants", "/audit?limit=10000"] {
+            for (person, holds) in [(&ann, true), (&bob, false), (&boss, true)] {
+                let (_status, answer) = ask.ask(person, "GET", list, "")?;
+                let found = answer.to_string().contains(&objects.in_path("{s}"));
+                ensure!(found == holds, "{}: {answer}", person.name);
+            }
+        }
+        // By a key alone, whoever has it: what is none opens nothing for anybody.
+        for person in [&ann, &bob, &boss, &eve] {
+            let key = format!("mews-grant.{}.{}", objects.in_path("{n}"), "0".repeat(64));
+            let body = format!(r#"{{"key":{key:?},"exec":{{"argv":["true"]}}}}"#);
+            let path = objects.in_path("/grants/{n}/jobs");
+            let (status, answer) = ask.ask(person, "POST", &path, &body)?;
+            ensure!(status == 404, "{}: {status} {answer}", person.name);
         }
         let (_status, answer) = ask.ask(&bob, "GET", "/projects", "")?;
         ensure!(!answer.to_string().contains(&ann.name), "{answer}");
@@ -123,7 +138,17 @@ pub(in crate::suite) fn every_route(sandbox: &Sandbox) -> anyhow::Result<()> {
 }
 
 /// Routes without an object of anybody.
-const OPEN: &[&str] = &["/healthz", "/readyz", "/versions", "/shutdown", "/projects", "/sessions"];
+const OPEN: &[&str] = &[
+    "/healthz",
+    "/readyz",
+    "/versions",
+    "/shutdown",
+    "/projects",
+    "/sessions",
+    "/audit",
+    "/grants",
+    "/api/v1/grants/{n}/jobs",
+];
 
 /// The product's own table, so that a route that is added is tried.
 fn routes_of_source() -> Vec<(String, String)> {
@@ -149,6 +174,7 @@ fn start(ann: &Person, ask: &Asker<'_>) -> anyhow::Result<Objects> {
     let words = ["run", "--overlay", "-d", "--name", "the-name", "--", "sleep", "1000"];
     let started = ann.json(&words)?;
     let taken = ann.json(&["checkpoint", "the-name", "--resume"])?;
+    let grant = ann.json(&["grants", "make", "--in", "the-name", "--cages", "1", "--for", "1h"])?;
     let session = text(&started, "/session")?;
     let (_status, view) = ask.ask(ann, "GET", &format!("/sessions/{session}"), "")?;
     let id = |at| text(&started, at);
@@ -159,6 +185,7 @@ fn start(ann: &Person, ask: &Asker<'_>) -> anyhow::Result<Objects> {
             ("{t}", id("/pty")?),
             ("{p}", text(&view, "/project")?),
             ("{c}", text(&taken, "/id")?),
+            ("{n}", text(&grant, "/grant/id")?),
             ("{s}", session),
         ],
     })
