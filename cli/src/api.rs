@@ -224,6 +224,21 @@ impl Api {
 
     /// What sessiond says of itself; "not ready" is an answer, too.
     pub(crate) async fn readiness(&self) -> Result<Ready, Failure> {
+        let mut tries = 0;
+        loop {
+            let failure = match self.ask_readiness().await {
+                Ok(ready) => return Ok(ready),
+                Err(failure) => failure,
+            };
+            tries += 1;
+            // Of one that was dying; the next one is found, or started.
+            if !failure.is_lost() || tries >= TRIES || self.starts == Starts::Never {
+                return Err(failure);
+            }
+        }
+    }
+
+    async fn ask_readiness(&self) -> Result<Ready, Failure> {
         let mut connection = self.dial().await?;
         let path = full("/readyz");
         let reply = connection

@@ -3,7 +3,7 @@
 //! What is written here must hold whenever nothing is under way, whatever was killed before. It is
 //! read from outside, with SQL and from `/proc`, so that no daemon can be wrong about itself.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,7 +169,17 @@ fn cages(db: &Connection, records: &BTreeMap<String, Value>) -> anyhow::Result<V
 }
 
 /// In the supervisor's folder, and about no single cage.
-pub(crate) const OF_NO_CAGE: [&str; 3] = ["grants", "journal", "journal.1"];
+const OF_NO_CAGE: [&str; 3] = ["grants", "journal", "journal.1"];
+
+/// After every cage was removed, nothing of one is in the daemons' folders.
+pub(crate) fn no_cage_is_left(sandbox: &Sandbox) -> anyhow::Result<()> {
+    for folder in ["state/sup", "state/cages", "run/sup"] {
+        let mut left = fs::read_dir(sandbox.root().join(folder))?.flatten();
+        let left = left.find(|entry| !OF_NO_CAGE.iter().any(|name| entry.file_name() == *name));
+        ensure!(left.is_none(), "{left:?} is left");
+    }
+    Ok(())
+}
 
 /// Files and folders without an owner.
 fn files(sandbox: &Sandbox, records: &BTreeMap<String, Value>) -> Vec<String> {

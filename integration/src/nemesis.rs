@@ -19,13 +19,17 @@ use anyhow::{Context as _, bail, ensure};
 use dice::Dice;
 use schedule::{Act, Move, SLOTS};
 use std::collections::VecDeque;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use subject::{PIDS_MAX, State, Subject};
+use testkit::process::{self, LIMIT};
 use testkit::{Sandbox, leftovers};
 
 /// Moves between two whole audits, and two lines of the report.
 const AUDIT_EACH: usize = 10;
+/// The uid of nobody.
+const STRANGER: u32 = 65534;
 /// Of the last moves, in the report of a violation.
 const TOLD: usize = 15;
 
@@ -149,8 +153,28 @@ impl Game<'_> {
         for slot in &mut self.slots {
             let state = slot.look(self.sandbox).with_context(|| slot.name.clone())?;
             ensure!(state == slot.state, "{} is {state:?}, not {:?}", slot.name, slot.state);
+            slot.limits_hold(self.sandbox).with_context(|| slot.name.clone())?;
         }
-        limits(self.sandbox)
+        limits(self.sandbox)?;
+        self.stranger()
+    }
+
+    /// Whoever is let in by nobody learns of nothing.
+    fn stranger(&self) -> anyhow::Result<()> {
+        if !nix::unistd::geteuid().is_root() {
+            return Ok(());
+        }
+        let name = self.slots.first().map_or("n1", |slot| slot.name.as_str());
+        for words in [&["ls", "--all"][..], &["inspect", name], &["events", name], &["kill", name]]
+        {
+            let mut command = self.sandbox.command(["--system", "--json"])?;
+            command.args(words).uid(STRANGER).gid(STRANGER);
+            let said = process::run(&mut command, b"", LIMIT)?;
+            let told = said.out() + &said.err();
+            let ours = |slot: &Subject| slot.name != name && told.contains(&slot.name);
+            ensure!(said.code != 0 && !self.slots.iter().any(ours), "a stranger is told {told}");
+        }
+        Ok(())
     }
 
     /// Everything ends as it should, and goes.
@@ -174,11 +198,7 @@ impl Game<'_> {
             self.sandbox.mews(["rm", "--force", &slot.name])?.expect(0)?;
         }
         audit::agrees(self.sandbox)?;
-        for folder in ["state/sup", "state/cages", "run/sup"] {
-            let left = std::fs::read_dir(self.sandbox.root().join(folder))?.flatten().next();
-            ensure!(left.is_none(), "{left:?} is left");
-        }
-        Ok(())
+        audit::no_cage_is_left(self.sandbox)
     }
 
     fn play(&mut self, next: Move) -> anyhow::Result<act::Done> {

@@ -13,9 +13,10 @@ use wire::limits::{LimitView, LimitsAsked, LimitsView};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without KEY=VALUE it shows what is in effect and by what it is enforced. Keys and values are those of
-[limits] in a policy: memory, swap, pids, cpu, io, walltime, idle, output_bytes, workspace_bytes, workspace_inodes; `none` takes a limit
-away. All of it is set, or nothing. A limit that is already passed is refused; nothing is killed for it.
+Without KEY=VALUE it shows what is in effect and by what it is enforced. Keys and values are those
+of [limits] in a policy: memory, swap, pids, cpu, io, walltime, idle, output_bytes,
+workspace_bytes, workspace_inodes; `none` takes a limit away. All of it is set, or nothing. A limit
+that is already passed is refused; nothing is killed for it.
 
 Examples:
   mews limits pi-1

@@ -47,6 +47,7 @@ pub(super) fn apply(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow
             return aside(sandbox, slot, next);
         }
         Act::KillBroker => return kill_broker(sandbox, slot, next),
+        Act::Limit => return limit(sandbox, slot, next),
         Act::Wrong => (wrong(next), before),
     };
     let is_right = match next.act {
@@ -67,6 +68,7 @@ pub(super) fn apply(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow
         | Act::Flood
         | Act::KillClient
         | Act::KillBroker
+        | Act::Limit
         | Act::Wrong => false,
     };
     let after = if next.act == Act::Kill && before.is_over() { before } else { after };
@@ -181,6 +183,23 @@ fn aside(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Do
         _ => "nothing to do",
     };
     Ok(Done::new(false, false, done))
+}
+
+/// What is acknowledged is in effect, and stays so.
+fn limit(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Done> {
+    let hours = u32::from(next.code) + 1;
+    let words = strings(&["limits", &slot.name, &format!("walltime={hours}h")]);
+    let (client, struck) = strike::ask(sandbox, &words, next.strike)?;
+    let ok = client.code == 0;
+    if !matches!(slot.state, State::Running | State::Paused) {
+        ensure!(!ok, "the limits of {:?} are changed", slot.state);
+        return Ok(Done::new(false, struck, "refused"));
+    }
+    ensure!(ok || struck, "{words:?}: {}", client.err());
+    sandbox.mews(["ls"])?.expect(0)?;
+    slot.limit_asked(sandbox, hours, ok)?;
+    settle(sandbox, slot, &[slot.state])?;
+    Ok(Done::new(ok, struck, format!("{hours} h")))
 }
 
 fn kill_broker(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Done> {

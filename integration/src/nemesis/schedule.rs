@@ -27,6 +27,8 @@ pub(super) enum Act {
     Flood,
     KillClient,
     KillBroker,
+    /// Another walltime.
+    Limit,
     /// A request that cannot be right.
     Wrong,
 }
@@ -87,6 +89,7 @@ const ACTS: &[(Act, usize)] = &[
     (Act::Flood, 6),
     (Act::KillClient, 3),
     (Act::KillBroker, 3),
+    (Act::Limit, 6),
     (Act::Wrong, 4),
 ];
 
@@ -128,7 +131,14 @@ fn steps_of(act: Act) -> Vec<&'static str> {
         Act::End => &["end", "cancel", "exit"],
         Act::Remove => &["remove", "forget"],
         Act::KillBroker => &["bury"],
-        Act::Attach | Act::Detach | Act::Type | Act::Flood | Act::KillClient | Act::Wrong => &[],
+        // Its own steps are died at in the suite `limits`.
+        Act::Limit
+        | Act::Attach
+        | Act::Detach
+        | Act::Type
+        | Act::Flood
+        | Act::KillClient
+        | Act::Wrong => &[],
     };
     let is_of = |step: &&str| step.split('.').next().is_some_and(|verb| verbs.contains(&verb));
     let own: Vec<&str> = steps().into_iter().filter(is_of).collect();

@@ -58,6 +58,8 @@ pub(super) struct Subject {
     execs: Vec<(String, bool)>,
     /// Lines seen at the last look: never fewer later.
     lines: usize,
+    /// The walltime that was acknowledged, in hours.
+    hours: Option<u32>,
 }
 
 impl Subject {
@@ -72,6 +74,7 @@ impl Subject {
             loose: false,
             execs: Vec::new(),
             lines: 0,
+            hours: None,
         }
     }
 
@@ -136,6 +139,39 @@ impl Subject {
             let raw = sandbox.mews(["logs", "--raw", &self.name]).ok()?.out();
             raw.lines().any(|line| line.trim_end() == last).then_some(())
         })
+    }
+
+    /// Half done is either of the two.
+    pub(super) fn limit_asked(
+        &mut self,
+        sandbox: &Sandbox,
+        hours: u32,
+        acknowledged: bool,
+    ) -> anyhow::Result<()> {
+        let now = self.walltime(sandbox)?;
+        let may = now == Some(hours) || (!acknowledged && now == self.hours);
+        ensure!(may, "its walltime is {now:?} h, was {:?}, asked for {hours}", self.hours);
+        self.hours = now;
+        Ok(())
+    }
+
+    fn walltime(&self, sandbox: &Sandbox) -> anyhow::Result<Option<u32>> {
+        let view = sandbox.json(["limits", &self.name])?;
+        let rows = view.pointer("/limits").and_then(serde_json::Value::as_array);
+        let row = rows.and_then(|rows| {
+            rows.iter().find(|row| row.pointer("/limit").is_some_and(|it| it == "walltime"))
+        });
+        let ms = row.context("no walltime")?.pointer("/value").and_then(serde_json::Value::as_u64);
+        Ok(ms.map(|ms| u32::try_from(ms / 3_600_000)).transpose()?)
+    }
+
+    /// Limits are as they were said to be.
+    pub(super) fn limits_hold(&self, sandbox: &Sandbox) -> anyhow::Result<()> {
+        if matches!(self.state, State::Running | State::Paused) {
+            let now = self.walltime(sandbox)?;
+            ensure!(now == self.hours, "its walltime is {now:?} h, not {:?}", self.hours);
+        }
+        Ok(())
     }
 
     pub(super) fn attach(&mut self, sandbox: &Sandbox) -> anyhow::Result<()> {

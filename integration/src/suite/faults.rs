@@ -60,13 +60,7 @@ fn one(sandbox: &Sandbox, row: &Row) -> anyhow::Result<()> {
     audit::agrees(sandbox)?;
     sandbox.mews(["rm", BYSTANDER])?.expect(0)?;
     audit::agrees(sandbox)?;
-    let folders = ["state/sup", "state/cages", "run/sup"];
-    for folder in folders.map(|name| sandbox.root().join(name)) {
-        let mut left = std::fs::read_dir(&folder)?.flatten();
-        let left =
-            left.find(|entry| !audit::OF_NO_CAGE.iter().any(|name| entry.file_name() == *name));
-        ensure!(left.is_none(), "{left:?} is left");
-    }
+    audit::no_cage_is_left(sandbox)?;
     let mut more = Vec::new();
     pause::until("no descriptor is left", LIMIT, || {
         let now = descriptors(sandbox).ok()?;
