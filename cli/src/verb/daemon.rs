@@ -58,7 +58,7 @@ async fn restart(say: &Say) -> Result<u8, Failure> {
     programs::find("mews-sessiond")?;
     let answer = stop_them(&Api::new(), ShutdownCages::Leave).await?;
     if let Some(ShutdownAnswer { living }) = answer.filter(|answer| answer.living > 0) {
-        say.note(&format!("restarted; {living} cages ran on"));
+        say.note(&format!("restarted; {} ran on", cages_words(living)));
     }
     start(say).await
 }
@@ -104,7 +104,7 @@ async fn stop(cages: ShutdownCages, say: &Say) -> Result<u8, Failure> {
     if say.json {
         out::json_line(&answer)?;
     } else if answer.living > 0 && cages == ShutdownCages::Leave {
-        say.note(&format!("stopped; {} cages run on", answer.living));
+        say.note(&format!("stopped; running on: {}", cages_words(answer.living)));
     } else {
         say.note("stopped");
     }
@@ -130,4 +130,8 @@ async fn stop_them(api: &Api, cages: ShutdownCages) -> Result<Option<ShutdownAns
         connect::ended(pid).await?;
     }
     Ok(Some(answer))
+}
+
+fn cages_words(count: u32) -> String {
+    if count == 1 { "1 cage".to_owned() } else { format!("{count} cages") }
 }

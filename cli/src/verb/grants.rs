@@ -92,8 +92,8 @@ struct Revoke {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-It runs in the background, in the grant's folder; its name is printed. An environment is taken along as
-by `mews run`: the grant's policy picks from it.
+It runs in the background, in the grant's folder; its name is printed. An environment is taken
+along as by `mews run`: the grant's policy picks from it.
 
 Examples:
   mews grants use nightly.key -- make test

@@ -211,7 +211,7 @@ fn clients(sandbox: &Sandbox) -> anyhow::Result<()> {
     ensure!(state(sandbox, PRINTS)? == "unreachable", "{}", state(sandbox, PRINTS)?);
     sandbox.speak("4..5:0.5.0");
     let restarted = sandbox.mews(["daemon", "restart"])?.expect(0)?;
-    ensure!(restarted.err().contains("1 cages ran on"), "{}", restarted.err());
+    ensure!(restarted.err().contains("1 cage ran on"), "{}", restarted.err());
     flow::stop(sandbox, PRINTS)?;
     let names = sandbox.mews(["ls", "-a"])?.expect(0)?.out();
     ensure!(!names.contains("never") && !in_workspace(sandbox, "it-ran").exists(), "{names}");
