@@ -54,3 +54,11 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 pub(crate) fn rounds(default: usize) -> usize {
     std::env::var("MEWS_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
+
+/// Of one process; zero for one that is gone.
+pub(crate) fn pss_bytes(pid: i32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
+    kib.unwrap_or(0.0) * 1024.0
+}

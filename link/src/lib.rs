@@ -9,6 +9,7 @@ pub mod failpoint;
 pub mod memfd;
 #[cfg(feature = "tokio")]
 pub mod nonblocking;
+pub mod owner;
 pub mod packet;
 pub mod peer;
 pub mod pidfd;

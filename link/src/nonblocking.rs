@@ -3,12 +3,17 @@
 use crate::{LinkError, Packet, Packets, sys};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// The most that one read of a terminal gives. Less means that this was all; what comes later wakes
 /// the reader. To ask once more would wait for the kernel's worker, just when a key needs it.
 pub const TERMINAL_READ_BYTES: usize = 4095;
+
+/// Between two tries of what fails for want of descriptors or memory: nobody tells when there are some
+/// again.
+pub const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Waits of tokio for input on any pollable descriptor: pipes, pidfds, event files. Room for
 /// writing wakes nobody; what is also written is a [`crate::Duplex`].

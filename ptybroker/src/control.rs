@@ -17,7 +17,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 use wire::broker::{BrokerNotice, BrokerRequest};
@@ -25,8 +24,6 @@ use wire::control::{self, Hello, Message};
 use wire::{ErrorCode, WireError};
 
 const WAITING_MAX: usize = 64;
-/// Without descriptors or memory left: nobody tells when there are some again.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 /// A request, and the way back.
 #[derive(Debug)]
@@ -295,7 +292,7 @@ async fn accept(door: &AsyncFd<OwnedFd>, listener: &Listener) -> io::Result<link
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // EMFILE, ENOMEM: it waits in the backlog.
-            Err(_exhausted) => tokio::time::sleep(EXHAUSTED_PAUSE).await,
+            Err(_exhausted) => tokio::time::sleep(link::nonblocking::EXHAUSTED_PAUSE).await,
         }
     }
 }

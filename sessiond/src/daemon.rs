@@ -7,7 +7,6 @@ use crate::store::{Store, grants};
 use crate::supervisor_link::SupervisorLink;
 use crate::{api, checkpoints, epoch, serve, sys};
 use anyhow::{Context, bail};
-use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
@@ -37,8 +36,10 @@ pub fn run(arguments: impl Iterator<Item = String>) -> anyhow::Result<()> {
     if own.is_root() {
         bail!("mews-sessiond does not run as root; mews-supervisor starts it as a user of its own");
     }
-    // Held to the end: closing any descriptor of the file would let go of it.
-    take(&lock)?;
+    // Two on one database would not hear of each other's changes. The descriptor stays open to the end.
+    if !link::owner::take(&lock).context("the lock")? {
+        bail!("another mews-sessiond serves here already");
+    }
     let dirs = Dirs::resolve(own.as_raw(), |name| std::env::var(name).ok());
     raise_descriptor_limit();
     tokio::runtime::Builder::new_current_thread()
@@ -105,22 +106,6 @@ fn inherited(number: RawFd) -> anyhow::Result<OwnedFd> {
     let fd = sys::inherited(number).with_context(|| format!("descriptor {number}"))?;
     fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).context("an inherited descriptor")?;
     Ok(fd)
-}
-
-/// Two on one database would not hear of each other's changes.
-fn take(lock: &OwnedFd) -> anyhow::Result<()> {
-    let whole = libc::flock {
-        l_type: i16::try_from(libc::F_WRLCK)?,
-        l_whence: i16::try_from(libc::SEEK_SET)?,
-        l_start: 0,
-        l_len: 0,
-        l_pid: 0,
-    };
-    match fcntl(lock, FcntlArg::F_SETLK(&whole)) {
-        Ok(_zero) => Ok(()),
-        Err(Errno::EAGAIN | Errno::EACCES) => bail!("another mews-sessiond serves here already"),
-        Err(error) => Err(error).context("the lock"),
-    }
 }
 
 fn log_to_stderr() {

@@ -23,8 +23,6 @@ const CONNECTIONS_OF_ONE: usize = 256;
 const HEAD_DUE: Duration = Duration::from_secs(30);
 const HEADERS_MAX: usize = 64;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// No descriptors left: those who are here must end first.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 type Counts = Arc<Mutex<HashMap<u32, usize>>>;
 
@@ -48,7 +46,7 @@ pub async fn serve(listener: UnixListener, router: Router, mut stop: watch::Rece
                     if !std::mem::replace(&mut exhausted, true) {
                         tracing::error!(%error, "accept; it is tried again until it works");
                     }
-                    tokio::time::sleep(EXHAUSTED_PAUSE).await;
+                    tokio::time::sleep(link::nonblocking::EXHAUSTED_PAUSE).await;
                 }
             },
             Some(ended) = connections.join_next() => note(ended),

@@ -8,10 +8,6 @@ use nix::unistd::{Gid, Uid, chown};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
-
-/// Without descriptors or memory left: nobody tells when there are some again.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Binds the socket: of sessiond's uid, 0600.
 pub(crate) fn bind(supervisor: &Supervisor) -> io::Result<Listener> {
@@ -42,7 +38,7 @@ pub(crate) async fn run(listener: Listener, supervisor: Rc<Supervisor>) -> io::R
                 if !std::mem::replace(&mut exhausted, true) {
                     tracing::error!(%error, "accept; it is tried again until it works");
                 }
-                tokio::time::sleep(EXHAUSTED_PAUSE).await;
+                tokio::time::sleep(link::nonblocking::EXHAUSTED_PAUSE).await;
             }
         }
     }

@@ -10,8 +10,7 @@ use crate::launch::{self, LaunchError};
 use crate::server;
 use crate::supervisor::{Stop, Supervisor};
 use crate::sys::child::Prepared;
-use link::{PidFd, failpoint};
-use nix::fcntl::{FcntlArg, fcntl};
+use link::{PidFd, failpoint, owner};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -116,13 +115,7 @@ pub(crate) async fn keep(supervisor: Rc<Supervisor>) -> Result<(), SessiondError
 
 /// One that lives: an earlier supervisor started it, or ours lost the race for the lock to it.
 fn find(supervisor: &Supervisor) -> Option<Living> {
-    let lock = open_lock(supervisor).ok()?;
-    let pid = holder(&lock)?;
-    let handle = PidFd::open(pid).ok()?;
-    // Still the same: it held the lock when the handle was there, so the handle is the holder's.
-    if holder(&lock) != Some(pid) {
-        return None;
-    }
+    let (handle, pid) = owner::holder(open_lock(supervisor).ok()?).ok()??;
     tracing::info!(pid, "a living sessiond is taken over");
     Some(Living { handle: Rc::new(handle), pid })
 }
@@ -135,21 +128,6 @@ fn open_lock(supervisor: &Supervisor) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(lock_file(supervisor))
-}
-
-/// Who has the whole file locked for writing.
-fn holder(lock: &File) -> Option<i32> {
-    let mut asked = libc::flock {
-        l_type: i16::try_from(libc::F_WRLCK).ok()?,
-        l_whence: i16::try_from(libc::SEEK_SET).ok()?,
-        l_start: 0,
-        l_len: 0,
-        l_pid: 0,
-    };
-    fcntl(lock, FcntlArg::F_GETLK(&mut asked)).ok()?;
-    let is_held = i32::from(asked.l_type) != libc::F_UNLCK;
-    // 0 or less: a process of another PID namespace.
-    (is_held && asked.l_pid > 1).then_some(asked.l_pid)
 }
 
 async fn start(supervisor: &Supervisor) -> Result<Living, SessiondError> {

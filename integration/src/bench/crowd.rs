@@ -3,6 +3,7 @@
 //! Two sets of daemons side by side, one without any other cage and one with a crowd, measured in turn:
 //! what differs is ours, not the machine's.
 
+use super::pss_bytes;
 use super::pty::{Jobs, Kind, Systems, echo};
 use super::rounds;
 use super::table::{Aim, Series, Table};
@@ -92,7 +93,11 @@ impl Place {
     fn memory(&self, table: &mut Table, cages: usize) -> anyhow::Result<()> {
         let (sessiond, supervisor) = daemon_pids(&self.sandbox)?;
         for (name, pid) in [("supervisor", supervisor), ("sessiond", sessiond)] {
-            table.alone(&format!("{name} with {cages} cages, PSS in MB"), pss_mb(pid), Aim::None);
+            table.alone(
+                &format!("{name} with {cages} cages, PSS in MB"),
+                pss_bytes(pid) / 1e6,
+                Aim::None,
+            );
         }
         Ok(())
     }
@@ -137,14 +142,6 @@ pub(super) fn restart(
     let there = listed.iter().filter(running).count();
     ensure!(there == living, "{there} of {living} cages are listed as running");
     Ok(took)
-}
-
-/// In MB; not a number for one that is gone.
-pub(super) fn pss_mb(pid: i32) -> f64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
-    kib.unwrap_or(f64::NAN) * 1024.0 / 1e6
 }
 
 fn per_second(sandbox: &Sandbox) -> anyhow::Result<f64> {

@@ -4,7 +4,8 @@
 //! `MEWS_BENCH_CAGES` sets how many; 256 is the whole load. For each: eight terminals and two viewers;
 //! one in sixteen floods.
 
-use super::crowd::{Daemon, RESTART_MS, mews, ms, pss_mb, restart, timed};
+use super::crowd::{Daemon, RESTART_MS, mews, ms, restart, timed};
+use super::pss_bytes;
 use super::pty::{Jobs, Kind, Systems, echo};
 use super::rounds;
 use super::table::{Aim, Series, Table};
@@ -23,11 +24,9 @@ const ECHO_P99_US: f64 = 50_000.0;
 /// What a broker may take: eight rings and screens of their full size, and its own.
 const BROKER_MB: f64 = 8.0 * 6.0 + 8.0;
 
-/// Says its number line by line when told to, so that a lost byte shows.
-const SUBJECT: &str = "echo up; n=0; while :; do
-    if [ -e stop-$0 ]; then exit 0; fi
-    if [ -e count-$0 ]; then rm count-$0; for i in $(seq 500); do n=$((n+1)); echo line $n; done; fi
-    sleep 0.5; done";
+/// Prints numbered lines for each line typed, so that a lost byte shows.
+const SUBJECT: &str = "stty -echo; echo up; n=0; while read x; do
+    for i in $(seq 500); do n=$((n+1)); echo line $n; done; done";
 
 /// Whether every row is within twice its aim.
 ///
@@ -60,7 +59,7 @@ pub(crate) fn run() -> anyhow::Result<bool> {
         mews(&sandbox, &["exec", "-d", &name(number * CAGES_PER_FLOOD), "--", "yes", "flood"])?;
     }
     measure(&sandbox, &mut table, cages)?;
-    whole(&sandbox, cages)?;
+    whole(&sandbox, &viewers)?;
     memory(&sandbox, &mut table)?;
     drop(viewers);
     sandbox.finish()?;
@@ -112,13 +111,14 @@ fn measure(sandbox: &Sandbox, table: &mut Table, cages: usize) -> anyhow::Result
 }
 
 /// Every cage prints, and every byte of it is there.
-fn whole(sandbox: &Sandbox, cages: usize) -> anyhow::Result<()> {
-    for number in 0..cages {
-        sandbox.file(&format!("ws/count-{}", name(number)), "")?;
+fn whole(sandbox: &Sandbox, viewers: &[Terminal]) -> anyhow::Result<()> {
+    // The first viewer of each has the keyboard.
+    for writer in viewers.iter().step_by(VIEWERS_EACH) {
+        writer.send("\r")?;
     }
     let want: String = (1..=500).map(|number| format!("line {number}\r\n")).collect();
     let want = format!("up\r\n{want}");
-    for number in 0..cages {
+    for number in 0..viewers.len() / VIEWERS_EACH {
         let mut got = String::new();
         pause::until("all lines", LIMIT, || {
             got = sandbox.mews(["logs", "--raw", &name(number)]).ok()?.out();
@@ -132,11 +132,11 @@ fn whole(sandbox: &Sandbox, cages: usize) -> anyhow::Result<()> {
 
 fn memory(sandbox: &Sandbox, table: &mut Table) -> anyhow::Result<()> {
     let (sessiond, supervisor) = daemon_pids(sandbox)?;
-    table.alone("supervisor, PSS in MB", pss_mb(supervisor), Aim::None);
-    table.alone("sessiond, PSS in MB", pss_mb(sessiond), Aim::None);
+    table.alone("supervisor, PSS in MB", pss_bytes(supervisor) / 1e6, Aim::None);
+    table.alone("sessiond, PSS in MB", pss_bytes(sessiond) / 1e6, Aim::None);
     let mut brokers = Series::default();
     for pid in pids_of(sandbox, "mews-ptybroker") {
-        brokers.push(pss_mb(pid));
+        brokers.push(pss_bytes(pid) / 1e6);
     }
     table.alone("a broker, p50, PSS in MB", brokers.median(), Aim::None);
     table.alone("the largest broker, PSS in MB", brokers.percentile(100), Aim::AtMost(BROKER_MB));

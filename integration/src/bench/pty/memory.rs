@@ -1,5 +1,6 @@
 //! What terminals take of their broker's memory (or of tmux's server).
 
+use super::super::pss_bytes;
 use super::super::table::{Aim, Table};
 use super::LARGE;
 use super::job::DONE;
@@ -28,11 +29,11 @@ fn filled(systems: &Systems<'_>, kind: Kind) -> anyhow::Result<f64> {
         Kind::Tmux => systems.tmux_pid()?,
         Kind::Bare | Kind::Dtach | Kind::Mews => broker(systems)?,
     };
-    let before = pss(pid);
+    let before = pss_bytes(pid);
     client.type_keys(b"\r")?;
     client.read_until(DONE)?;
     systems.jobs.stamp("t1")?;
-    let after = pss(pid);
+    let after = pss_bytes(pid);
     systems.end(kind, Some(client))?;
     Ok((after - before) / 1e6)
 }
@@ -42,13 +43,13 @@ fn idle(systems: &Systems<'_>) -> anyhow::Result<f64> {
     systems.start(Kind::Mews, "idle", LARGE)?;
     systems.jobs.stamp("t1")?;
     let pid = broker(systems)?;
-    let before = pss(pid);
+    let before = pss_bytes(pid);
     for _ in 0..TERMINALS {
         systems.jobs.clear();
         systems.mews(&["exec", "-d", "bench", "--", "sh", "idle.sh", "now"])?;
         systems.jobs.stamp("t1")?;
     }
-    let each = (pss(pid) - before) / f64::from(TERMINALS) / 1e3;
+    let each = (pss_bytes(pid) - before) / f64::from(TERMINALS) / 1e3;
     systems.end(Kind::Mews, None)?;
     Ok(each)
 }
@@ -59,11 +60,4 @@ fn broker(systems: &Systems<'_>) -> anyhow::Result<i32> {
     let line = found.iter().find(|line| line.contains("mews-ptybroker"));
     line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
         .with_context(|| format!("no broker in {found:?}"))
-}
-
-fn pss(pid: i32) -> f64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
-    kib.unwrap_or(0.0) * 1024.0
 }

@@ -1,5 +1,6 @@
 //! Memory of idle cages: what broker, bwrap and cage-init take beyond the payload.
 
+use super::super::pss_bytes;
 use super::link::Supervisor;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,7 +47,8 @@ fn of_descendants(root: i32, count: usize) -> BTreeMap<String, f64> {
         }
         for process in new {
             known.push(process.pid);
-            *parts.entry(process.name.clone()).or_default() += pss(process.pid) / count as f64;
+            *parts.entry(process.name.clone()).or_default() +=
+                pss_bytes(process.pid) / 1e6 / count as f64;
         }
     }
 }
@@ -69,12 +71,4 @@ fn processes() -> Vec<Process> {
             Some(Process { pid, parent, name: name.to_owned() })
         })
         .collect()
-}
-
-/// In MB; zero for one that is gone.
-fn pss(pid: i32) -> f64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
-    kib.unwrap_or(0.0) * 1024.0 / 1e6
 }

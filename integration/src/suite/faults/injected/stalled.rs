@@ -28,14 +28,20 @@ impl Drop for Stalled {
     }
 }
 
-/// Cages run and end, viewers see and type, and sessiond catches up with all of it.
-pub(super) fn sessiond(sandbox: &Sandbox) -> anyhow::Result<()> {
-    flow::begin(sandbox, BYSTANDER)?;
+/// A program that answers each line, with its viewer; it ends with 5 at the end of its input.
+fn answering(sandbox: &Sandbox) -> anyhow::Result<Terminal> {
     let script = "echo ready; while read line; do echo got $line; done; exit 5";
-    let mut viewer = Terminal::mews(sandbox, &["run", "--name", "seen", "--", "sh", "-c", script])?;
+    let viewer = Terminal::mews(sandbox, &["run", "--name", "seen", "--", "sh", "-c", script])?;
     viewer.wait_for("ready")?;
     viewer.send("one\r")?;
     viewer.wait_for("got one")?;
+    Ok(viewer)
+}
+
+/// Cages run and end, viewers see and type, and sessiond catches up with all of it.
+pub(super) fn sessiond(sandbox: &Sandbox) -> anyhow::Result<()> {
+    flow::begin(sandbox, BYSTANDER)?;
+    let mut viewer = answering(sandbox)?;
     let (sessiond, _supervisor) = daemon_pids(sandbox)?;
     let init = number(&sandbox.json(["inspect", BYSTANDER])?, "/cages/0/pid")?;
     let init = PidFd::open(i32::try_from(init)?)?;
@@ -56,11 +62,7 @@ pub(super) fn sessiond(sandbox: &Sandbox) -> anyhow::Result<()> {
 /// What sessiond knows is told; what needs the supervisor is done when that goes on.
 pub(super) fn supervisor(sandbox: &Sandbox) -> anyhow::Result<()> {
     flow::begin(sandbox, BYSTANDER)?;
-    let script = "echo ready; while read line; do echo got $line; done; exit 5";
-    let mut viewer = Terminal::mews(sandbox, &["run", "--name", "seen", "--", "sh", "-c", script])?;
-    viewer.wait_for("ready")?;
-    viewer.send("one\r")?;
-    viewer.wait_for("got one")?;
+    let mut viewer = answering(sandbox)?;
     let (_sessiond, supervisor) = daemon_pids(sandbox)?;
     let stalled = Stalled::pid(supervisor)?;
     sandbox.mews(["ls"])?.expect(0)?;
