@@ -133,7 +133,7 @@ pub(crate) async fn broker_lost(cage: &Cage) {
         launch::wait_for(&broker).await;
     }
     kill_now(cage);
-    let exit = cage.exit_on_disk().unwrap_or_else(|| lost_exit(cage.ending()));
+    let exit = cage.exit_on_disk().unwrap_or_else(|| lost_exit(cage));
     cage.update(|record| record.exit = Some(exit));
     tell_exit_of_files(cage);
 }
@@ -156,7 +156,13 @@ fn learn_written(cage: &Cage) {
     }
 }
 
-fn lost_exit(ending: Option<Cause>) -> Exit {
+/// A broker writes down a command before it starts it: without that, nothing ran.
+fn lost_exit(cage: &Cage) -> Exit {
+    let ending = cage.ending();
+    if !cage.broker_events().iter().any(|event| event.kind == "pty.allocated") {
+        let words = "the cage ended before its first command was started; nothing ran".to_owned();
+        return Exit::not_started(125, ending.unwrap_or(Cause::CageSetup), words);
+    }
     Exit {
         code: None,
         signal: Some(9),
