@@ -9,6 +9,8 @@ use crate::{api, checkpoints, epoch, serve, sys};
 use anyhow::{Context, bail};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike};
 use nix::unistd::Uid;
 use std::fs;
 use std::os::fd::{OwnedFd, RawFd};
@@ -64,9 +66,8 @@ async fn serve_until_told(dirs: &Dirs, listener: OwnedFd, own: Uid) -> anyhow::R
     let admission = admission(dirs, own);
     let app = Arc::new(App::new(store, SupervisorLink::new(link), epoch, admission));
     let kept = listener.try_clone().context("the listener")?;
-    let socket = std::os::unix::net::UnixListener::from(listener);
-    socket.set_nonblocking(true).context("the listener")?;
-    let socket = UnixListener::from_std(socket).context("the listener")?;
+    let socket = UnixListener::from_std(never_blocking(listener).context("the listener")?);
+    let socket = socket.context("the listener")?;
     let keeper =
         Keeper { app: Arc::clone(&app), socket: dirs.supervisor_socket(), listener: kept, current };
     tracing::info!(epoch, ?admission, "sessiond");
@@ -88,6 +89,16 @@ async fn serve_until_told(dirs: &Dirs, listener: OwnedFd, own: Uid) -> anyhow::R
         _late = tokio::time::timeout(ANSWERS_DUE, served) => {}
     }
     Ok(())
+}
+
+/// Whether accept(2) waits is a flag that all holders of a listener share, and systemd clears it each time
+/// that it passes it to a new supervisor. One accept that waits would stop everything here; so, where it
+/// does, it gives up at once.
+fn never_blocking(listener: OwnedFd) -> anyhow::Result<std::os::unix::net::UnixListener> {
+    setsockopt(&listener, sockopt::ReceiveTimeout, &TimeVal::microseconds(1))?;
+    let listener = std::os::unix::net::UnixListener::from(listener);
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 /// The API's listener, and the file whose lock says that we are the one.

@@ -161,6 +161,26 @@ fn told_to_end_it_answers_what_was_asked_and_ends() {
     });
 }
 
+/// What systemd does to the listener of a living sessiond, when it starts a new supervisor.
+#[test]
+fn a_listener_that_is_made_to_block_stops_nobody() {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    run(async {
+        let place = Place::new();
+        let fake = Fake::new();
+        fake.start(&place.path().join("supervisor.sock"));
+        let _child = place.start();
+        place.ready().await;
+        let flags = OFlag::from_bits_retain(fcntl(&place.listener, FcntlArg::F_GETFL).unwrap());
+        assert!(flags.contains(OFlag::O_NONBLOCK));
+        let blocking = FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK);
+        fcntl(&place.listener, blocking).unwrap();
+        for _ in 0..3 {
+            assert_eq!(place.call("GET", "/healthz", Value::Null).await.0, 200);
+        }
+    });
+}
+
 #[test]
 fn root_is_refused_and_so_are_strange_arguments() {
     let place = Place::new();
