@@ -9,6 +9,7 @@
 //! All calls are short and block; waiting calls take a deadline. Nothing here keeps state: two
 //! processes may hold the same [`CageCgroup`].
 
+mod delegation;
 mod events;
 mod freezer;
 mod group;

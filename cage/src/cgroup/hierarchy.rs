@@ -1,7 +1,7 @@
 //! One mounted hierarchy and our base in it.
 
 use super::group::{Controller, Group, GroupPath, Version, is_operators, write_file};
-use super::{CgroupError, members};
+use super::{CgroupError, delegation, members};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -195,7 +195,7 @@ fn make_room(level: &Path) -> Result<(), CgroupError> {
         CgroupError::File { path: level.join("cgroup.subtree_control"), source }
     };
     let me = std::process::id().to_string();
-    if !is_delegated(level) && members_of(level).iter().any(|pid| *pid != me) {
+    if !delegation::is_ours(level) && members_of(level).iter().any(|pid| *pid != me) {
         return Err(busy());
     }
     let leaf = level.join(ASIDE);
@@ -212,14 +212,6 @@ fn make_room(level: &Path) -> Result<(), CgroupError> {
         }
     }
     Err(busy())
-}
-
-/// What systemd says of a group whose inside is not its business.
-fn is_delegated(group: &Path) -> bool {
-    let Ok(path) = std::ffi::CString::new(group.as_os_str().as_encoded_bytes()) else {
-        return false;
-    };
-    crate::sys::attribute(&path, c"user.delegate").is_some_and(|value| value == b"1")
 }
 
 /// The group of a unit is systemd's to make: one that we made while the unit is stopped would keep

@@ -20,15 +20,18 @@ fn with_login(
     // Whom it named before has a uid that is given again.
     let_in(&[])?;
     let eve = Person::make(sandbox, &[])?;
-    let lingers =
+    let login =
         |word: &str| process::run(Command::new("loginctl").args([word, &eve.name]), b"", LIMIT);
-    lingers("enable-linger")?.expect(0)?;
+    login("enable-linger")?.expect(0)?;
     let manager = format!("user@{}.service", eve.uid);
     until_active(&manager)?;
     let done = body(&eve).map_err(|error| error.context(journal()));
     let stopped = logged_in(&eve, &[MEWS, "--user", "daemon", "stop", "--kill"]);
-    lingers("disable-linger")?.expect(0)?;
-    systemctl(&["stop", &manager])?.expect(0)?;
+    login("disable-linger")?.expect(0)?;
+    login("terminate-user")?;
+    // The uid is given again: whoever has it next must not be taken for her.
+    let forgotten = || login("show-user").ok().filter(|told| told.code != 0).map(drop);
+    pause::until("logind has forgotten her", LIMIT, forgotten)?;
     done?;
     stopped.map(drop)
 }
