@@ -19,7 +19,7 @@ mod values;
 pub use ceiling::Ceiling;
 pub use error::{PolicyError, Problem};
 pub use file::{Missing, OnRefuse, Said, SocketRule, TmpfsFile as TmpfsRule};
-pub use limit::{limit_value, limit_words};
+pub use limit::{limit_asked, limit_words};
 pub use load::load;
 pub use overrides::BadFlag;
 pub use paths::{Base, Connect, EnvName, PathRule};

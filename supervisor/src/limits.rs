@@ -11,7 +11,7 @@ use crate::supervisor::Supervisor;
 use crate::workspace;
 use ::cage::cgroup::CgroupError;
 use ::cage::plan::{CagePlan, Carried, Limits};
-use ::cage::policy::Bytes;
+use ::cage::policy::{Bytes, Ceiling};
 use link::failpoint;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -42,11 +42,12 @@ pub(crate) fn view(supervisor: &Supervisor, cage: &Cage) -> Result<LimitsView, W
     })
 }
 
-/// Returns when all of it is in effect, as read back; or nothing of it is.
+/// Returns when all of it is in effect, as read back; or nothing of it is. `ceiling`: of who asks.
 pub(crate) async fn change(
     supervisor: &Supervisor,
     cage: &Cage,
     asked: &LimitsAsked,
+    ceiling: &Ceiling,
 ) -> Result<LimitsView, WireError> {
     let _turn = cage.turn().await;
     if !matches!(cage.phase(), Phase::Running | Phase::Suspended) {
@@ -58,6 +59,7 @@ pub(crate) async fn change(
     if changes.is_empty() {
         return view(supervisor, cage);
     }
+    ceiling.admits(&changes)?;
     workspace::fits(supervisor, cage, &limits).await?;
     let meant = Meant { limits, changes };
     remember(supervisor, cage, Some(meant.clone()))?;

@@ -237,7 +237,9 @@ pub(crate) async fn limits(supervisor: Rc<Supervisor>, call: Call) -> Reply {
 
 pub(crate) async fn set_limits(supervisor: Rc<Supervisor>, call: Call) -> Reply {
     let SupervisorRequest::SetLimits { set, .. } = &call.request else { return Err(mixed_up()) };
-    let view = limits::change(&supervisor, &*call.cage()?, set).await?;
+    let rule = call.operator.as_ref().and_then(|who| supervisor.admission.rule_for(who));
+    let ceiling = rule.map(|rule| rule.ceiling).unwrap_or_default();
+    let view = limits::change(&supervisor, &*call.cage()?, set, &ceiling).await?;
     Ok((control::value(&view)?, Vec::new()))
 }
 

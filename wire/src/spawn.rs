@@ -1,5 +1,6 @@
 //! What a spawn and an exec ask for.
 
+use crate::limits::LimitsAsked;
 use crate::{Arg, CageId, PtyId, RunId, SessionId, Size, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,8 @@ pub struct Overrides {
     pub pids: Option<u64>,
     /// `--timeout`
     pub walltime: Option<String>,
+    /// `--limit KEY=VALUE`
+    pub limits: LimitsAsked,
     /// `--home NAME`: a persistent home.
     pub home: Option<String>,
     /// `--overlay`, `--copy`

@@ -3,7 +3,7 @@
 use super::{CagePlan, Controller, Enforcement, HostFacts, Limit, Limits, NO_LAYER, resource};
 use crate::cgroup::{self, CageCgroup, Version};
 use crate::enforced::{NOT_ASKED, by, by_broker, by_measure};
-use crate::policy::{BadValue, limit_value, limit_words as words};
+use crate::policy::{BadValue, limit_asked, limit_words as words};
 use serde_json::{Value, json};
 use wire::limits::{LimitChange, LimitView, LimitsAsked, Unit};
 use wire::{ErrorCode, WallState, WireError, WorkspaceMode};
@@ -324,26 +324,12 @@ fn named(key: &str) -> Result<Name, WireError> {
 }
 
 fn parsed(name: Name, value: &Value) -> Result<Option<u64>, WireError> {
-    let text = match value {
-        Value::Null => return Ok(None),
-        Value::String(text) if text.trim() == "none" => return Ok(None),
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        other @ (Value::Bool(_) | Value::Array(_) | Value::Object(_)) => {
-            return Err(bad(name, &format!("{other} is not the value of a limit")));
-        }
-    };
-    if name == Name::WorkspaceInodes {
-        let count = text.trim().parse().ok().filter(|count| *count > 0);
-        return count
-            .map(Some)
-            .ok_or_else(|| bad(name, &format!("{text:?} is no number of files")));
-    }
-    let value = limit_value(name.unit(), &text).map_err(|BadValue(why)| bad(name, &why))?;
-    if name == Name::Memory && value < super::resolve::MEMORY_BYTES_MIN {
+    let value = limit_asked(name.key(), name.unit(), value);
+    let value = value.map_err(|BadValue(why)| bad(name, &why))?;
+    if name == Name::Memory && value.is_some_and(|bytes| bytes < super::resolve::MEMORY_BYTES_MIN) {
         return Err(bad(name, "no cage can live in so little; give it 8M or more"));
     }
-    Ok(Some(value))
+    Ok(value)
 }
 
 fn bad(name: Name, why: &str) -> WireError {

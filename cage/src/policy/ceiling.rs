@@ -1,8 +1,12 @@
 //! What the admin of a shared host gives at most: a meet with what policy and flags ask for.
 
 use super::Policy;
-use super::values::{Bytes, Count, CpuMilli, Millis, Requirement};
+use super::limit_words;
+use super::values::{Bytes, Count, CpuMilli, Millis, Requirement, Speed};
 use serde::Deserialize;
+use serde_json::json;
+use wire::limits::LimitChange;
+use wire::{ErrorCode, WireError, WorkspaceMode};
 
 /// Absent: no ceiling. A key holds the same values as in a policy's `[limits]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -17,6 +21,59 @@ pub struct Ceiling {
     core: Option<Bytes>,
     ptys: Option<Count<1, 4096>>,
     walltime: Option<Millis>,
+    idle: Option<Millis>,
+    output_bytes: Option<Bytes>,
+    workspace_bytes: Option<Bytes>,
+    workspace_inodes: Option<Count<1, 4_294_967_295>>,
+    io: Option<Speed>,
+}
+
+impl Ceiling {
+    /// By the name of the limit in a policy.
+    fn top(&self, limit: &str) -> Option<u64> {
+        let bytes = |size: Option<Bytes>| size.map(|Bytes(bytes)| bytes);
+        let time = |time: Option<Millis>| time.map(|Millis(ms)| ms);
+        match limit {
+            "memory" => bytes(self.memory),
+            "swap" => bytes(self.swap),
+            "pids" => self.pids.map(|count| count.0),
+            "cpu" => self.cpu.map(|cpu| cpu.0),
+            "nofile" => self.nofile.map(|count| count.0),
+            "fsize" => bytes(self.fsize),
+            "core" => bytes(self.core),
+            "ptys" => self.ptys.map(|count| count.0),
+            "walltime" => time(self.walltime),
+            "idle" => time(self.idle),
+            "output_bytes" => bytes(self.output_bytes),
+            "workspace_bytes" => bytes(self.workspace_bytes),
+            "workspace_inodes" => self.workspace_inodes.map(|count| count.0),
+            "io" => self.io.map(|speed| speed.0),
+            _ => None,
+        }
+    }
+
+    /// Whether limits of a living cage may become these. Down is always allowed, also to what is still
+    /// above a ceiling that was lowered meanwhile.
+    ///
+    /// # Errors
+    /// `forbidden`, with the limit and its ceiling.
+    pub fn admits(&self, changes: &[LimitChange]) -> Result<(), WireError> {
+        let none = u64::MAX;
+        for LimitChange { limit, unit, from, to } in changes {
+            let Some(top) = self.top(limit) else { continue };
+            let (from, to) = (from.unwrap_or(none), to.unwrap_or(none));
+            if to > top && to > from {
+                let most = limit_words(*unit, Some(top));
+                let words = format!(
+                    "the admin of this host allows {limit} of {most} at most, and nothing is changed; \
+                     ask for {limit}={most} or less"
+                );
+                let details = json!({ "limit": limit, "ceiling": top });
+                return Err(WireError::new(ErrorCode::Forbidden, words).with(details));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Policy {
@@ -27,21 +84,27 @@ impl Policy {
     pub fn below(mut self, ceiling: &Ceiling) -> (Self, Vec<String>) {
         let mut notes = Vec::new();
         let limits = &mut self.limits;
-        let bytes = |size: Option<Bytes>| size.map(|Bytes(bytes)| bytes);
         let mut core = Some(limits.core_bytes);
         let mut ptys = Some(u64::from(limits.ptys));
-        let (pids, nofile) = (ceiling.pids.map(|it| it.0), ceiling.nofile.map(|it| it.0));
-        for (key, own, top) in [
-            ("memory", &mut limits.memory_bytes, bytes(ceiling.memory)),
-            ("swap", &mut limits.swap_bytes, bytes(ceiling.swap)),
-            ("pids", &mut limits.pids, pids),
-            ("cpu", &mut limits.cpu_milli, ceiling.cpu.map(|it| it.0)),
-            ("nofile", &mut limits.nofile, nofile),
-            ("fsize", &mut limits.fsize_bytes, bytes(ceiling.fsize)),
-            ("core", &mut core, bytes(ceiling.core)),
-            ("ptys", &mut ptys, ceiling.ptys.map(|it| it.0)),
-            ("walltime", &mut limits.walltime_ms, ceiling.walltime.map(|Millis(ms)| ms)),
+        // The operator's own folder has no bounds of ours.
+        let has_layer = self.workspace != WorkspaceMode::Direct;
+        for (key, own) in [
+            ("memory", &mut limits.memory_bytes),
+            ("swap", &mut limits.swap_bytes),
+            ("pids", &mut limits.pids),
+            ("cpu", &mut limits.cpu_milli),
+            ("nofile", &mut limits.nofile),
+            ("fsize", &mut limits.fsize_bytes),
+            ("core", &mut core),
+            ("ptys", &mut ptys),
+            ("walltime", &mut limits.walltime_ms),
+            ("idle", &mut limits.idle_ms),
+            ("output_bytes", &mut limits.output_bytes),
+            ("workspace_bytes", &mut limits.workspace_bytes),
+            ("workspace_inodes", &mut limits.workspace_inodes),
+            ("io", &mut limits.io_bytes),
         ] {
+            let top = ceiling.top(key).filter(|_| has_layer || !key.starts_with("workspace_"));
             if let (Some(asked), Some(top)) = (*own, top)
                 && asked > top
             {
@@ -58,6 +121,7 @@ impl Policy {
             (ceiling.memory.is_some(), Requirement::CgroupMemory),
             (ceiling.swap.is_some(), Requirement::CgroupSwap),
             (ceiling.cpu.is_some(), Requirement::CgroupCpu),
+            (ceiling.io.is_some(), Requirement::CgroupIo),
         ];
         self.require
             .extend(walls.into_iter().filter_map(|(is_there, wall)| is_there.then_some(wall)));
@@ -70,6 +134,7 @@ mod tests {
     use super::*;
     use crate::policy::load;
     use proptest::prelude::*;
+    use wire::limits::Unit;
     use wire::{Overrides, PolicySource};
 
     fn shell(memory: Option<&str>, pids: Option<u64>) -> Policy {
@@ -92,6 +157,36 @@ mod tests {
         let mut free = shell(None, None);
         free.limits.memory_bytes = None;
         assert_eq!(free.below(&ceiling).0.limits.memory_bytes, Some(2 << 30));
+    }
+
+    #[test]
+    fn a_workspace_is_bounded_where_it_has_a_layer() {
+        let ceiling: Ceiling =
+            toml::from_str("workspace_bytes = \"1G\"\nidle = \"10m\"\nio = \"50M/s\"").unwrap();
+        let direct = shell(None, None).below(&ceiling).0;
+        assert_eq!(direct.limits.workspace_bytes, None);
+        assert_eq!(direct.limits.idle_ms, Some(600_000));
+        assert!(direct.require.contains(&Requirement::CgroupIo));
+        let mut apart = shell(None, None);
+        apart.workspace = WorkspaceMode::Overlay;
+        assert_eq!(apart.below(&ceiling).0.limits.workspace_bytes, Some(1 << 30));
+    }
+
+    #[test]
+    fn a_living_cage_is_not_raised_above_it() {
+        let ceiling: Ceiling = toml::from_str("memory = \"2G\"\nidle = \"10m\"").unwrap();
+        let change =
+            |limit: &str, unit, from, to| LimitChange { limit: limit.into(), unit, from, to };
+        let memory = |from, to| ceiling.admits(&[change("memory", Unit::Bytes, from, to)]);
+        assert!(memory(Some(1 << 30), Some(2 << 30)).is_ok());
+        assert!(memory(Some(8 << 30), Some(4 << 30)).is_ok());
+        for to in [Some(3 << 30), None] {
+            let error = memory(Some(1 << 30), to).unwrap_err();
+            assert_eq!(error.code, ErrorCode::Forbidden);
+            assert!(error.message.contains("memory=2G"), "{error}");
+        }
+        assert!(ceiling.admits(&[change("idle", Unit::Ms, Some(1), None)]).is_err());
+        assert!(ceiling.admits(&[change("pids", Unit::Count, Some(1), None)]).is_ok());
     }
 
     proptest! {

@@ -1,10 +1,69 @@
 //! The value of one limit as text: how operators say it, and how it is shown.
 
+use super::PolicyLimits;
 use super::values::{BadValue, Bytes, Millis, Speed, cpu_milli};
-use wire::limits::Unit;
+use serde_json::Value;
+use wire::limits::{LimitsAsked, Unit};
+
+/// Unlike processes, files of a workspace have no number that everything needs.
+const FILES: &str = "workspace_inodes";
+
+/// `none` and null: no limit.
+pub fn limit_asked(key: &str, unit: Unit, value: &Value) -> Result<Option<u64>, BadValue> {
+    let text = match value {
+        Value::Null => return Ok(None),
+        Value::String(text) if text.trim() == "none" => return Ok(None),
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        other @ (Value::Bool(_) | Value::Array(_) | Value::Object(_)) => {
+            return Err(BadValue(format!("{other} is not the value of a limit")));
+        }
+    };
+    if key == FILES {
+        let count = text.trim().parse().ok().filter(|count| *count > 0);
+        let bad = || BadValue(format!("{text:?} is no number of files"));
+        return count.map(Some).ok_or_else(bad);
+    }
+    limit_value(unit, &text).map(Some)
+}
+
+impl PolicyLimits {
+    /// Keys and values as in `[limits]`, laid over what the policy says.
+    pub(super) fn set(&mut self, asked: &LimitsAsked) -> Result<(), BadValue> {
+        for (key, value) in asked {
+            let key = key.strip_prefix("limits.").unwrap_or(key);
+            let (unit, field) = self.field(key)?;
+            let bad = |BadValue(why)| BadValue(format!("{key}: {why}"));
+            *field = limit_asked(key, unit, value).map_err(bad)?;
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, key: &str) -> Result<(Unit, &mut Option<u64>), BadValue> {
+        Ok(match key {
+            "memory" => (Unit::Bytes, &mut self.memory_bytes),
+            "swap" => (Unit::Bytes, &mut self.swap_bytes),
+            "pids" => (Unit::Count, &mut self.pids),
+            "cpu" => (Unit::MilliCpu, &mut self.cpu_milli),
+            "io" => (Unit::BytesPerSecond, &mut self.io_bytes),
+            "walltime" => (Unit::Ms, &mut self.walltime_ms),
+            "idle" => (Unit::Ms, &mut self.idle_ms),
+            "output_bytes" => (Unit::Bytes, &mut self.output_bytes),
+            "workspace_bytes" => (Unit::Bytes, &mut self.workspace_bytes),
+            FILES => (Unit::Count, &mut self.workspace_inodes),
+            other => {
+                let words = format!(
+                    "there is no limit {other:?} for a flag; known are memory, swap, pids, cpu, io, \
+                     walltime, idle, output_bytes, workspace_bytes, workspace_inodes"
+                );
+                return Err(BadValue(words));
+            }
+        })
+    }
+}
 
 /// What a policy's key of this unit takes.
-pub fn limit_value(unit: Unit, text: &str) -> Result<u64, BadValue> {
+fn limit_value(unit: Unit, text: &str) -> Result<u64, BadValue> {
     match unit {
         Unit::Bytes => Bytes::parse(text).map(|bytes| bytes.0),
         Unit::BytesPerSecond => Speed::parse(text).map(|speed| speed.0),
@@ -51,6 +110,30 @@ pub(super) fn checked_pids(pids: u64) -> Result<u64, BadValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::load;
+    use wire::PolicySource;
+
+    #[test]
+    fn asked_limits_are_laid_over_the_policys() {
+        let mut limits = load(&PolicySource::Name("shell".into()), &[]).unwrap().limits;
+        let asked = |text: &str| serde_json::from_str::<LimitsAsked>(text).unwrap();
+        let text = r#"{"memory": "2G", "pids": "none", "idle": "10m", "cpu": 1.5,
+            "limits.output_bytes": "1M", "workspace_inodes": 3, "io": "5M/s"}"#;
+        limits.set(&asked(text)).unwrap();
+        assert_eq!((limits.memory_bytes, limits.pids), (Some(2 << 30), None));
+        assert_eq!((limits.idle_ms, limits.cpu_milli), (Some(600_000), Some(1500)));
+        assert_eq!((limits.output_bytes, limits.workspace_inodes), (Some(1 << 20), Some(3)));
+        assert_eq!(limits.io_bytes, Some(5 << 20));
+        for (bad, word) in [
+            (r#"{"memroy": "2G"}"#, "known are"),
+            (r#"{"memory": "much"}"#, "memory: "),
+            (r#"{"pids": [1]}"#, "not the value"),
+            (r#"{"workspace_inodes": 0}"#, "number of files"),
+        ] {
+            let BadValue(why) = limits.set(&asked(bad)).unwrap_err();
+            assert!(why.contains(word), "{why}");
+        }
+    }
 
     #[test]
     fn values_are_shown_as_they_are_said() {

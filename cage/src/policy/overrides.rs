@@ -36,6 +36,7 @@ impl Policy {
         if let Some(text) = &overrides.walltime {
             self.limits.walltime_ms = Some(Millis::parse(text).map_err(flag("--timeout"))?.0);
         }
+        self.limits.set(&overrides.limits).map_err(flag("--limit"))?;
         if let Some(text) = &overrides.home {
             self.home = Home::Persistent(Name::parse(text).map_err(flag("--home"))?);
         }

@@ -1,5 +1,7 @@
 //! What a cage is started with, as flags: policy, folder, limits, what is lent beside.
 
+use super::limits;
+use crate::failure::Failure;
 use crate::request;
 use std::path::{Path, PathBuf};
 use wire::{Overrides, WorkspaceMode};
@@ -21,6 +23,9 @@ pub(super) struct Flags {
     /// Most processes
     #[arg(long, value_name = "N")]
     pids: Option<u64>,
+    /// Any limit of a policy: cpu=1.5, idle=10m, io=50M/s, output_bytes=1G, swap=0 ...
+    #[arg(long, value_name = "KEY=VALUE")]
+    limit: Vec<String>,
     #[command(flatten)]
     apart: Apart,
     /// One more path that may be read
@@ -65,7 +70,7 @@ impl Apart {
 }
 
 impl Flags {
-    pub(super) fn overrides(&self) -> Overrides {
+    pub(super) fn overrides(&self) -> Result<Overrides, Failure> {
         let paths = |paths: &[PathBuf]| {
             paths.iter().map(|path| request::absolute(path).into_os_string().into()).collect()
         };
@@ -77,17 +82,18 @@ impl Flags {
             Some(path) => format!("unix:{}", request::absolute(Path::new(path)).display()),
             None => text.to_owned(),
         });
-        Overrides {
+        Ok(Overrides {
             read: paths(&self.read),
             write: paths(&self.write),
             env: env.collect(),
             memory: self.memory.clone(),
             pids: self.pids,
             walltime: self.timeout.clone(),
+            limits: limits::asked(&self.limit)?,
             home: self.home.clone(),
             workspace_mode: self.apart.mode(),
             net: self.net.clone(),
             provider,
-        }
+        })
     }
 }

@@ -171,7 +171,7 @@ async fn make(args: &Make, say: &Say) -> Result<u8, Failure> {
     let made = async {
         let api = Api::starting();
         let (session, is_new) = session_of(args, &api).await?;
-        let overrides = args.flags.overrides();
+        let overrides = args.flags.overrides()?;
         let body = MakeGrant { cages: args.cages, for_ms, policy, overrides };
         let path = format!("/sessions/{session}/grants");
         let made: Result<GrantMade, Failure> = api.post(&path, &body, Repeat::Never).await;

@@ -54,12 +54,13 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn asked(pairs: &[String]) -> Result<LimitsAsked, Failure> {
+/// Of pairs that were typed.
+pub(super) fn asked(pairs: &[String]) -> Result<LimitsAsked, Failure> {
     let mut asked = LimitsAsked::new();
     for pair in pairs {
         let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            let words = format!("{pair:?} is not KEY=VALUE");
-            return Err(Failure::usage(words).next("mews limits ID memory=4G"));
+            let words = format!("{pair:?} is not KEY=VALUE, such as memory=4G");
+            return Err(Failure::usage(words));
         };
         if asked.insert(key.to_owned(), Value::from(value)).is_some() {
             return Err(Failure::usage(format!("{key} is given twice; say it once")));

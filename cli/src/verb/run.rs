@@ -312,7 +312,7 @@ impl Args {
             exec.cwd = Some(Arg::from(folder.as_str()));
         }
         let policy = request::policy(&self.flags.policy)?;
-        Ok(Job { policy, overrides: self.flags.overrides(), folder, exec, streams })
+        Ok(Job { policy, overrides: self.flags.overrides()?, folder, exec, streams })
     }
 }
 

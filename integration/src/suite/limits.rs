@@ -24,7 +24,8 @@ pub(crate) fn tests() -> Vec<Test> {
         tests.push(Test::new(name("output_is_told"), move |s| output(s, mode)));
         tests.push(Test::new(name("workspace_bytes"), move |s| workspace::bytes(s, mode)));
     }
-    let rest: [(&str, Body); 29] = [
+    let rest: [(&str, Body); 30] = [
+        ("of_a_run_by_flags", by_flags),
         ("keys_are_a_sign_of_life", keys),
         ("idle_stands_while_paused", idle_paused),
         ("output_of_all_commands_counts", output_together),

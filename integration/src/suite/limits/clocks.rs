@@ -29,6 +29,31 @@ pub(super) fn output(sandbox: &Sandbox, mode: Mode) -> anyhow::Result<()> {
     met(status.pointer("/exit").context("exit")?, "limit", "output_bytes")
 }
 
+/// Laid over the policy's, which stay where no flag names them.
+pub(super) fn by_flags(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let policy = policy(sandbox, "output_bytes = \"100M\"\npids = 99")?;
+    let flags = ["-p", &policy, "--limit", "output_bytes=100K", "--limit", "walltime=none"];
+    let (finished, status) = run_with_status(sandbox, Mode::Daemons, &flags, &["yes"])?;
+    finished.expect(137)?;
+    met(status.pointer("/exit").context("exit")?, "limit", "output_bytes")?;
+    let run = start(sandbox, &[&flags[..], &["--name", "flags"]].concat(), &["sleep", "1000"])?;
+    let shown = sandbox.mews(["limits", &run.session])?.expect(0)?.out();
+    for (limit, value) in [("output_bytes", "100K"), ("walltime", "none"), ("pids", "99")] {
+        let has = |line: &str| line.split_whitespace().take(2).eq([limit, value]);
+        ensure!(shown.lines().any(has), "{limit}: {shown}");
+    }
+    for (bad, said) in [
+        ("idle", "KEY=VALUE"),
+        ("idle=soon", "idle: "),
+        ("memroy=1G", "known are memory"),
+        ("memory=4K", "so little"),
+    ] {
+        let told = sandbox.mews(["run", "--limit", bad, "--", "true"])?;
+        ensure!(told.code != 0 && told.err().contains(said), "{bad}: {told:?}");
+    }
+    Ok(())
+}
+
 pub(super) fn output_terminal(sandbox: &Sandbox) -> anyhow::Result<()> {
     let near = Neighbour::start(sandbox)?;
     let policy = policy(sandbox, "output_bytes = \"1M\"")?;

@@ -50,6 +50,18 @@ pub(super) fn policies_and_ceilings(sandbox: &Sandbox) -> anyhow::Result<()> {
             }
             ann.mews(&["kill", &session])?.expect(0)?;
         }
+        // Nor does a living cage get more than that.
+        let living = text(&ann.json(&["run", "-d", "--", "sleep", "1000"])?, "/session")?;
+        for above in ["memory=1G", "memory=none swap=none", "pids=65", "walltime=3h"] {
+            let pairs: Vec<&str> = above.split(' ').collect();
+            let told = ann.mews(&[&["limits", &*living], &pairs[..]].concat())?;
+            ensure!(told.code == 4 && told.err().contains("at most"), "{above}: {told:?}");
+        }
+        for (within, said) in [("memory=128M", "256M → 128M"), ("memory=256M", "128M → 256M")] {
+            let told = ann.mews(&["limits", &living, within])?.expect(0)?;
+            ensure!(told.err().contains(said), "{within}: {told:?}");
+        }
+        ann.mews(&["kill", &living])?.expect(0)?;
         // Held by the kernel, not only written down.
         let hog = "x=$(head -c 400M /dev/zero | tr '\\0' x); echo survived";
         let told = ann.caged(&["--memory", "2G"], hog)?;
