@@ -15,6 +15,7 @@ mod attest;
 mod audit;
 mod broker_link;
 mod cage;
+mod caps;
 mod checkpoint;
 mod clock;
 mod daemon;

@@ -10,6 +10,7 @@
 use crate::cage::Cage;
 use crate::cage::phase::Moment;
 use crate::cage::record::Suspended;
+use crate::caps;
 use crate::clock::now_ms;
 use crate::supervisor::Supervisor;
 use ::cage::cgroup::Freezer;
@@ -27,6 +28,8 @@ use wire::{ErrorCode, EventBody, How, Stilled, Suspension, WireError};
 const DEADLINE: Duration = Duration::from_secs(10);
 /// What holds a cage where this host has no freezer for us.
 const SIGNALS: &str = "signals";
+/// Paused cages of one operator: each keeps its memory, and nothing ends it.
+const PAUSED_MAX: u32 = 32;
 /// JSON of the processes of a cage at its largest.
 const STILLED_BYTES_MAX: usize = 64 << 20;
 
@@ -37,6 +40,7 @@ pub(crate) async fn suspend(supervisor: &Supervisor, cage: &Cage) -> Result<Susp
         return Ok(suspension);
     }
     must_run(cage)?;
+    must_have_place(supervisor, cage)?;
     remember(supervisor, cage, Some(Suspended { at_ms: now_ms(), suspension: None }))?;
     failpoint::reach("suspend.meant");
     let done = complete(supervisor, cage).await;
@@ -193,6 +197,14 @@ fn must_run(cage: &Cage) -> Result<(), WireError> {
             Err(WireError::new(ErrorCode::Conflict, "the cage is not running"))
         }
     }
+}
+
+/// Whoever asks: it counts for the cage's operator.
+fn must_have_place(supervisor: &Supervisor, cage: &Cage) -> Result<(), WireError> {
+    let mut living = supervisor.living();
+    living.retain(|other| other.operator() == cage.operator());
+    living.retain(|other| other.record().suspended.is_some());
+    caps::check("paused cages of one operator", Some(PAUSED_MAX), living.len(), "resume or end one")
 }
 
 fn remember(

@@ -57,6 +57,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("suspend.a_resize_arrives_once", resize),
         Test::new("suspend.walltime_stands", walltime),
         Test::new("suspend.twice_and_for_nothing", twice),
+        Test::new("suspend.so_many_of_one_operator", cap),
         Test::new("suspend.no_exec_no_signal", refused),
         Test::new("suspend.killed", |s| ended(s, "kill")),
         Test::new("suspend.ended", |s| ended(s, "end")),

@@ -1,13 +1,13 @@
-//! Caps: how many cages may live at once, of one operator and of all.
+//! How many cages may live at once, of one operator and of all.
 //!
 //! A spawn takes its place before it does anything, and holds it until its cage is registered and
 //! counted itself: two that come at the same time cannot both get the last one.
 
 use crate::admission::Operator;
+use crate::caps::check;
 use crate::supervisor::Supervisor;
-use serde_json::json;
 use std::rc::Rc;
-use wire::{ErrorCode, WireError};
+use wire::WireError;
 
 /// Starts of one operator that are under way at once: one whose file system does not answer must not
 /// fill the queue for everybody.
@@ -51,37 +51,6 @@ impl Drop for Place {
         let mut places = self.supervisor.places.borrow_mut();
         if let Some(index) = places.iter().position(|uid| *uid == self.uid) {
             places.swap_remove(index);
-        }
-    }
-}
-
-fn check(resource: &str, limit: Option<u32>, current: usize, next: &str) -> Result<(), WireError> {
-    let Some(limit) =
-        limit.filter(|limit| current >= usize::try_from(*limit).unwrap_or(usize::MAX))
-    else {
-        return Ok(());
-    };
-    let words = format!("{current} of at most {limit} {resource} are there already: {next}");
-    let details = json!({ "resource": resource, "limit": limit, "current": current });
-    Err(WireError::new(ErrorCode::LimitReached, words).with(details))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cap_is_refused_with_counts() {
-        for (limit, current, fits) in
-            [(None, 900, true), (Some(3), 2, true), (Some(3), 3, false), (Some(0), 0, false)]
-        {
-            let told = check("cages", limit, current, "wait");
-            assert_eq!(told.is_ok(), fits, "{limit:?} {current}");
-            if let Err(error) = told {
-                assert_eq!(error.code, ErrorCode::LimitReached);
-                let wanted = json!({ "resource": "cages", "limit": limit, "current": current });
-                assert_eq!(error.details, wanted);
-            }
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::suite::terminal::broker;
 use crate::talk::{
     daemon_pids, event_types, events, in_workspace, number, read, start, text, wait_exit,
 };
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use testkit::process::LIMIT;
 use testkit::{Act, Sandbox, pause};
 
@@ -35,6 +35,29 @@ pub(super) fn twice(sandbox: &Sandbox) -> anyhow::Result<()> {
     let nobody = sandbox.mews(["pause", "nobody"])?;
     ensure!(nobody.err().contains("nobody"), "{}", nobody.err());
     Ok(())
+}
+
+/// Each keeps its memory, and nothing ends it.
+pub(super) fn cap(sandbox: &Sandbox) -> anyhow::Result<()> {
+    const MOST: usize = 32;
+    let names: Vec<String> = (0..=MOST).map(|number| format!("many-{number}")).collect();
+    for name in &names {
+        start(sandbox, &["--name", name], &["sleep", "1000"])?;
+    }
+    let (last, rest) = names.split_last().context("names")?;
+    for name in rest {
+        pause_it(sandbox, name)?;
+    }
+    for verb in ["pause", "checkpoint"] {
+        let told = sandbox.mews([verb, last])?.expect(5)?;
+        ensure!(told.err().contains("32 of at most 32 paused"), "{verb}: {}", told.err());
+    }
+    let exec = ["exec", "--no-tty", last, "--", "true"];
+    sandbox.mews(exec)?.expect(0)?;
+    sandbox.mews(["resume", "many-0"])?.expect(0)?;
+    pause_it(sandbox, last)?;
+    // One that stands already has its place.
+    pause_it(sandbox, last)
 }
 
 pub(super) fn refused(sandbox: &Sandbox) -> anyhow::Result<()> {
