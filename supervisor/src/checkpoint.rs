@@ -3,6 +3,7 @@
 
 use crate::cage::Cage;
 use crate::layers;
+use crate::stats;
 use crate::supervisor::Supervisor;
 use crate::suspend;
 use link::{failpoint, memfd};
@@ -51,6 +52,7 @@ async fn keep(
     Ok(CageCheckpoint {
         cage: cage.id,
         suspension,
+        usage: Some(Box::new(stats::of(cage).await)),
         ptys,
         layer: layer.map(|(mode, copied)| SavedLayer { mode, copied }),
         spec: spec(supervisor, cage),

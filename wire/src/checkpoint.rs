@@ -1,5 +1,6 @@
 //! A state of a session that can be come back to.
 
+use crate::stats::Stats;
 use crate::{CageId, Copied, PtyId, SpawnSpec, Suspension, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +10,9 @@ pub struct CageCheckpoint {
     pub cage: CageId,
     /// How it came to stand still, process by process.
     pub suspension: Suspension,
+    /// What it had used until then. Absent: an older supervisor took it.
+    #[serde(default)]
+    pub usage: Option<Box<Stats>>,
     /// Commands that had not ended.
     pub ptys: Vec<PtyCheckpoint>,
     /// Absent: the cage works in the operator's folder itself, and files are not covered.

@@ -1,5 +1,7 @@
 //! `mews checkpoint`, `checkpoints` and `rollback`: states of a session that can be come back to.
 
+mod page;
+
 use super::changes;
 use crate::api::{Api, Repeat};
 use crate::escape::{command, escape};
@@ -37,10 +39,13 @@ pub(crate) struct Take {
 #[command(after_help = "\
 Examples:
   mews checkpoints pi-1
+  mews checkpoints pi-1 7Q2MXK          what it kept: processes, usage, screens
   mews checkpoints pi-1 --json | jq -r .id")]
 pub(crate) struct List {
     /// Name or id
     id: String,
+    /// Id of one of them, or its beginning or end: all of it
+    checkpoint: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -105,6 +110,14 @@ pub(crate) async fn list(args: &List, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     let found = api.resolve(&args.id).await?;
     let checkpoints = listed(&api, found.session).await?;
+    if let Some(wanted) = &args.checkpoint {
+        let one = choose(&checkpoints, Some(wanted), &escape(&found.name))?;
+        match say.json {
+            true => out::json_line(one)?,
+            false => out::data(&page::page(one))?,
+        }
+        return Ok(0);
+    }
     if say.json {
         for checkpoint in &checkpoints {
             out::json_line(checkpoint)?;
@@ -178,8 +191,11 @@ pub(crate) async fn rollback(args: &Back, say: &Say) -> Result<u8, Failure> {
         out::json_line(&back)?;
         return Ok(0);
     }
-    let count = preview.changes.len();
-    say.note(&format!("{name} is back at {}; {count} paths changed", checkpoint.id.short()));
+    let changed = match preview.changes.len() {
+        1 => "1 path".to_owned(),
+        count => format!("{count} paths"),
+    };
+    say.note(&format!("{name} is back at {}; {changed} changed", checkpoint.id.short()));
     match back.started {
         Some(_run) => say.note(&format!("its command runs again: mews attach {name}")),
         None => say.note(&format!("what its files differ in from your folder: mews diff {name}")),

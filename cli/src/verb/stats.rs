@@ -139,8 +139,12 @@ fn pressures(all: &Pressures) -> String {
 }
 
 fn page(of: &Of) -> String {
-    let stats = &of.stats;
-    let mut page = Page(format!("{:<10}{}  {}\n", "cage", escape(&of.name), of.cage));
+    format!("{:<10}{}  {}\n{}", "cage", escape(&of.name), of.cage, lines(&of.stats))
+}
+
+/// A line for each thing that is counted, and for each that is not.
+pub(super) fn lines(stats: &Stats) -> String {
+    let mut page = Page::default();
     page.line("ran", stats.ran_ms.map(|ran| exact(Unit::Ms, ran)));
     page.line("cpu", stats.cpu.as_ref().map(cpu));
     page.line("memory", stats.memory.as_ref().map(memory));
@@ -158,6 +162,7 @@ fn page(of: &Of) -> String {
     page.0
 }
 
+#[derive(Default)]
 struct Page(String);
 
 impl Page {
@@ -241,7 +246,7 @@ fn exact(unit: Unit, value: u64) -> String {
 }
 
 /// Three digits or so: `1.5M`.
-fn bytes(value: u64) -> String {
+pub(super) fn bytes(value: u64) -> String {
     for (shift, unit) in [(40_u32, "T"), (30, "G"), (20, "M"), (10, "K")] {
         let whole = value >> shift;
         if whole > 0 {

@@ -295,6 +295,7 @@ impl Fake {
         let taken = CageCheckpoint {
             cage,
             suspension,
+            usage: None,
             ptys: Vec::new(),
             layer: Some(SavedLayer { mode: WorkspaceMode::Overlay, copied }),
             spec: specs.find(|spec| spec.cage == cage),

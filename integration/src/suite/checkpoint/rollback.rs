@@ -49,7 +49,12 @@ pub(super) fn restart(sandbox: &Sandbox, flag: &str) -> anyhow::Result<()> {
         })
     };
     lines("start it\n")?;
-    let first = checkpoint(sandbox, "apart", &[])?;
+    let first = checkpoint(sandbox, "apart", &["-m", "the first"])?;
+    // What it kept beside the files can be looked at.
+    let page = sandbox.mews(["checkpoints", "apart", &first])?.expect(0)?.out();
+    for kept in ["note       the first", "stopped   ", "ran       ", "output    ", "terminal  "] {
+        ensure!(page.lines().any(|line| line.starts_with(kept)), "{kept}: {page}");
+    }
     sandbox.mews(["resume", "apart"])?.expect(0)?;
     inside(sandbox, "apart", "echo junk > starts; mkdir -p junk/junk")?;
     let second = checkpoint(sandbox, "apart", &["--resume"])?;
