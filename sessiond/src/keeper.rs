@@ -26,7 +26,7 @@ use wire::{CageId, Event, Source};
 /// Most events in one transaction.
 const BATCH: usize = 512;
 const RETRY_FIRST: Duration = Duration::from_millis(20);
-const RETRY_LAST: Duration = Duration::from_millis(500);
+const RETRY_LAST: Duration = Duration::from_millis(100);
 /// How often a degraded database is tried.
 const PROBE: Duration = Duration::from_secs(1);
 /// How long events of a cage that is gone may take to come after a reconnect.

@@ -30,13 +30,15 @@ use crate::unreachable::{self, Notices, Opening};
 use ::cage::cgroup::{self, CageCgroup};
 use ::cage::plan::CagePlan;
 use link::{LinkError, Packets, failpoint};
+use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 use wire::broker::{BrokerRequest, BrokerState};
 use wire::hello::Hello;
 use wire::supervisor::Phase;
-use wire::{Cause, EventBody, Exit, control};
+use wire::{CageId, Cause, EventBody, Exit, control};
 
 /// A living broker says hello at once; one that does not in this time is waited for on the side, so that
 /// a few that are stopped do not hold up the start.
@@ -78,17 +80,25 @@ pub(crate) async fn run(supervisor: &Rc<Supervisor>) -> io::Result<()> {
     layers::take_over(supervisor).await?;
     files::remove_unfinished(&supervisor.host.dirs.sup_state())?;
     let records = Record::load_all(&supervisor.host.dirs.sup_state())?;
-    let mut cgroups = cgroup::scan(&supervisor.layout);
+    let mut cgroups: HashMap<CageId, CageCgroup> =
+        cgroup::scan(&supervisor.layout).into_iter().collect();
+    // Brokers answer when the machine lets them run: all are asked before any is waited for.
+    let mut work = JoinSet::new();
     for record in records {
-        let id = record.cage;
         if let Some(uids) = supervisor.uids.borrow_mut().as_mut() {
             uids.adopt(record.uid);
         }
-        let found = cgroups.iter().position(|(cage, _group)| *cage == id);
-        let group = found.map(|index| cgroups.swap_remove(index).1);
-        if let Err(error) = take_over(supervisor, record, group).await {
-            tracing::error!(cage = %id, %error, "a cage of an earlier supervisor is unreadable");
-        }
+        let group = cgroups.remove(&record.cage);
+        let supervisor = Rc::clone(supervisor);
+        work.spawn_local(async move {
+            let id = record.cage;
+            if let Err(error) = take_over(&supervisor, record, group).await {
+                tracing::error!(cage = %id, %error, "a cage of an earlier supervisor is unreadable");
+            }
+        });
+    }
+    while let Some(done) = work.join_next().await {
+        done.map_err(io::Error::other)?;
     }
     Ok(())
 }
@@ -350,7 +360,7 @@ async fn discard(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{CageId, Enforced, RunId, SessionId};
+    use wire::{Enforced, RunId, SessionId};
 
     #[test]
     fn fates() {

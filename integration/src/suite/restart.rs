@@ -1,10 +1,15 @@
 //! kill -9 of either daemon, at any time, loses nothing.
 
+use super::terminal::broker;
 use super::viewers::flood_bytes;
 use crate::runner::Test;
-use crate::talk::{Background, daemon_pids, event_types, events, in_workspace, start, wait_exit};
+use crate::talk::{
+    Background, daemon_pids, event_types, events, in_workspace, start, text, wait_exit,
+};
 use anyhow::{Context as _, ensure};
 use link::PidFd;
+use serde_json::Value;
+use std::process::Command;
 use std::time::Duration;
 use testkit::process::{self, LIMIT};
 use testkit::{Act, Sandbox, Terminal, leftovers, pause};
@@ -25,6 +30,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("restart.kill_both", |s| round(s, 0, Victim::Both)),
         Test::new("restart.twenty_in_a_row", twenty),
         Test::new("restart.exit_while_both_are_dead", exit_while_dead),
+        Test::new("restart.of_the_host", another_boot),
         Test::new("restart.verbs_find_a_supervisor_again", verbs_alone),
         Test::new("restart.supervisor_dies_after_fork", |s| dies_at(s, "spawn.fork_recorded")),
         Test::new("restart.supervisor_dies_before_go", |s| dies_at(s, "spawn.attested")),
@@ -113,7 +119,7 @@ fn missed(raw: &[u8]) -> String {
 fn after(sandbox: &Sandbox, front: &str, background: &Background) -> anyhow::Result<()> {
     wait_exit(sandbox, front)?.expect(0)?;
     let shown = sandbox.json(["inspect", front])?;
-    let code = shown.pointer("/runs/0/exit/code").and_then(serde_json::Value::as_i64);
+    let code = shown.pointer("/runs/0/exit/code").and_then(Value::as_i64);
     ensure!(code == Some(0), "{shown}");
     let raw = sandbox.mews(["logs", "--raw", front])?.expect(0)?.stdout;
     ensure!(raw == flood_bytes(LAST, ""), "the recording has {} bytes", raw.len());
@@ -133,7 +139,7 @@ fn after(sandbox: &Sandbox, front: &str, background: &Background) -> anyhow::Res
     sandbox.file("ws/stop", "")?;
     wait_exit(sandbox, &background.session)?.expect(0)?;
     let shown = sandbox.json(["inspect", &background.session])?;
-    let code = shown.pointer("/runs/0/exit/code").and_then(serde_json::Value::as_i64);
+    let code = shown.pointer("/runs/0/exit/code").and_then(Value::as_i64);
     ensure!(code == Some(9), "{shown}");
     let raw = sandbox.mews(["logs", "--raw", &background.pty])?.expect(0)?.out();
     for (index, line) in raw.lines().enumerate() {
@@ -152,10 +158,40 @@ fn exit_while_dead(sandbox: &Sandbox) -> anyhow::Result<()> {
     pause::until("the program ended", LIMIT, || path.exists().then_some(()))?;
     wait_exit(sandbox, &run.session)?.expect(0)?;
     let shown = sandbox.json(["inspect", &run.session])?;
-    let code = shown.pointer("/runs/0/exit/code").and_then(serde_json::Value::as_i64);
+    let code = shown.pointer("/runs/0/exit/code").and_then(Value::as_i64);
     ensure!(code == Some(11), "{shown}");
     let logs = sandbox.mews(["logs", &run.session])?.expect(0)?.out();
     ensure!(logs.contains("last-words"), "{logs}");
+    Ok(())
+}
+
+/// After a boot another process may have the pid and the start time of one before it. It is not ours.
+fn another_boot(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let run = start(sandbox, &["--name", "before"], &["sleep", "1000"])?;
+    let pid = broker(sandbox)?;
+    strike(sandbox, Victim::Both)?;
+    let dead = PidFd::open(pid)?;
+    dead.signal(libc::SIGKILL)?;
+    pause::until("the broker is dead", LIMIT, || (!dead.is_alive()).then_some(()))?;
+    let mut stranger = Command::new("sleep").arg("1000").spawn()?;
+    let stranger_pid = i32::try_from(stranger.id())?;
+    let path = sandbox.root().join(format!("state/sup/{}.json", run.cage));
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&path)?)?;
+    for name in ["broker", "init"] {
+        let process = record.get_mut(name).context("a process")?;
+        process["pid"] = stranger_pid.into();
+        process["start_time"] = link::pidfd::start_time_of(stranger_pid)?.into();
+        ensure!(process["boot"].is_u64(), "{process}");
+        process["boot"] = 1.into();
+    }
+    std::fs::write(&path, record.to_string())?;
+    wait_exit(sandbox, "before")?;
+    let shown = sandbox.json(["inspect", "before"])?;
+    let lives = stranger.try_wait()?.is_none();
+    stranger.kill()?;
+    stranger.wait()?;
+    ensure!(lives, "a process that was not ours was killed");
+    ensure!(text(&shown, "/runs/0/exit/cause")? == "broker_lost", "{shown}");
     Ok(())
 }
 
@@ -175,7 +211,7 @@ fn verbs_alone(sandbox: &Sandbox) -> anyhow::Result<()> {
         strike(sandbox, Victim::Supervisor)?;
         sandbox.mews(verb.iter().copied())?.expect(0)?;
         let ready = sandbox.json(["daemon", "status"])?;
-        let there = ready.pointer("/ready/supervisor").and_then(serde_json::Value::as_bool);
+        let there = ready.pointer("/ready/supervisor").and_then(Value::as_bool);
         ensure!(there == Some(true), "after {verb:?}: {ready}");
     }
     strike(sandbox, Victim::Supervisor)?;

@@ -250,6 +250,5 @@ pub(crate) async fn broker_ended(cage: &Cage, handle: &PidFd, pid: i32) {
 
 /// A process that can be waited for, from its record.
 pub(crate) fn handle_of(process: Option<Process>) -> Option<Rc<PidFd>> {
-    let process = process?;
-    PidFd::open_same(process.pid, process.start_time).ok().map(Rc::new)
+    process?.handle().map(Rc::new)
 }

@@ -7,27 +7,50 @@ use crate::files;
 use crate::limits::Meant;
 use ::cage::cgroup::CgroupPaths;
 use ::cage::plan::Limits;
+use link::PidFd;
 use link::pidfd::start_time_of;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use wire::supervisor::PtyState;
 use wire::{CageId, Cause, Enforced, Exit, RunId, SessionId, Suspension};
 
-/// A pid that means the same process after its number was used again.
+/// A pid that means the same process after its number was used again, also by another boot of the host,
+/// whose clock begins anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
     /// `/proc/PID/stat` field 22.
-    pub(crate) start_time: u64,
+    start_time: u64,
+    /// Absent: an earlier build wrote it.
+    #[serde(default)]
+    boot: Option<u64>,
 }
 
 impl Process {
     /// # Errors
     /// It is gone.
     pub(crate) fn of(pid: i32) -> io::Result<Self> {
-        Ok(Self { pid, start_time: start_time_of(pid)? })
+        Ok(Self { pid, start_time: start_time_of(pid)?, boot: this_boot() })
     }
+
+    /// `None`: it is gone.
+    pub(crate) fn handle(&self) -> Option<PidFd> {
+        let same_boot = self.boot.is_none() || self.boot == this_boot();
+        same_boot.then(|| PidFd::open_same(self.pid, self.start_time).ok())?
+    }
+}
+
+/// Half of the kernel's random id of this boot.
+fn this_boot() -> Option<u64> {
+    static ID: OnceLock<Option<u64>> = OnceLock::new();
+    let read = || {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        u64::from_str_radix(&digits, 16).ok()
+    };
+    *ID.get_or_init(read)
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -176,7 +199,7 @@ mod tests {
             std::fs::write(Record::path(folder.path(), cage), text.to_string()).unwrap();
             let [record] = &Record::load_all(folder.path()).unwrap()[..] else { panic!("lost") };
             assert_eq!((record.cage, record.went, record.gone), (cage, true, false));
-            assert_eq!(record.broker, Some(Process { pid: 4, start_time: 5 }));
+            assert_eq!(record.broker, Some(Process { pid: 4, start_time: 5, boot: None }));
             assert_eq!((&record.exit, &record.cgroup, record.doomed), (&None, &None, None));
         }
         // Without what no build may leave out it is none, and is left where it is.

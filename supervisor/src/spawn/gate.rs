@@ -9,7 +9,7 @@ use crate::last_words::LastWords;
 use crate::supervisor::Supervisor;
 use ::cage::orders::Attestation;
 use ::cage::plan::CagePlan;
-use link::{Packets, PidFd};
+use link::Packets;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -55,8 +55,8 @@ impl Gate {
     ) -> Result<(Enforced, Receiver<BrokerNotice>), Failure> {
         let (pid, attestation) = self.attested().await?;
         let process = Process::of(pid).map_err(|error| Failure::new("init", error))?;
-        let init = PidFd::open_same(pid, process.start_time)
-            .map_err(|error| Failure::new("init", error))?;
+        let gone = || Failure::new("init", "it is gone");
+        let init = process.handle().ok_or_else(gone)?;
         cage.update(|record| record.init = Some(process));
         cage.set_handles(|handles| handles.init = Some(Rc::new(init)));
         plan.expected()
