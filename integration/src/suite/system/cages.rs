@@ -120,7 +120,7 @@ pub(super) fn oom_while_frozen(sandbox: &Sandbox) -> anyhow::Result<()> {
         let cage = text(&told, "/cage")?;
         // By the product it is refused, since it would kill; so the kernel is asked directly.
         let refused = mews(ann, &["limits", "full", "memory=8M"])?;
-        ensure!(refused.code != 0 && refused.err().contains("in use"), "{refused:?}");
+        ensure!(refused.code != 0 && refused.err().contains("would kill it"), "{refused:?}");
         ensure!(frozen(ann, &cage)?, "it stands all the same");
         let payload = PathBuf::from(BASE).join(format!("u{}", ann.uid)).join(&cage);
         std::fs::write(payload.join("payload/memory.max"), "4M")?;
@@ -129,6 +129,9 @@ pub(super) fn oom_while_frozen(sandbox: &Sandbox) -> anyhow::Result<()> {
         Ok(())
     })
 }
+
+/// Of `mews diff`, like diff(1).
+const DIFFERS: i32 = 1;
 
 pub(super) fn checkpoint(sandbox: &Sandbox) -> anyhow::Result<()> {
     with_people::<1>(sandbox, |[ann]| {
@@ -147,10 +150,10 @@ pub(super) fn checkpoint(sandbox: &Sandbox) -> anyhow::Result<()> {
             mews(ann, &["checkpoint", name, "--resume"])?.expect(0)?;
             mews(ann, &["exec", name, "--no-tty", "--", "touch", "go"])?.expect(0)?;
             pause::until("it wrote again", LIMIT, || says("second\n").then_some(()))?;
-            let shown = mews(ann, &["diff", name])?.expect(0)?.out();
+            let shown = mews(ann, &["diff", name])?.expect(DIFFERS)?.out();
             ensure!(shown.contains("file") && shown.contains("more"), "{shown}");
             mews(ann, &["rollback", name, "--yes"])?.expect(0)?;
-            let shown = mews(ann, &["diff", name])?.expect(0)?.out();
+            let shown = mews(ann, &["diff", name])?.expect(DIFFERS)?.out();
             ensure!(shown.contains("file") && !shown.contains("more"), "{shown}");
             mews(ann, &["apply", name])?.expect(0)?;
             let file = std::fs::read_to_string(ann.project().join("file"))?;
