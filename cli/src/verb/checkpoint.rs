@@ -111,10 +111,12 @@ pub(crate) async fn list(args: &List, say: &Say) -> Result<u8, Failure> {
     let found = api.resolve(&args.id).await?;
     let checkpoints = listed(&api, found.session).await?;
     if let Some(wanted) = &args.checkpoint {
-        let one = choose(&checkpoints, Some(wanted), &escape(&found.name))?;
+        let id = choose(&checkpoints, Some(wanted), &escape(&found.name))?.id;
+        let path = format!("/sessions/{}/checkpoints/{id}", found.session);
+        let whole: CheckpointView = api.get(&path).await?;
         match say.json {
-            true => out::json_line(one)?,
-            false => out::data(&page::page(one))?,
+            true => out::json_line(&whole)?,
+            false => out::data(&page::page(&whole))?,
         }
         return Ok(0);
     }

@@ -39,7 +39,7 @@ pub(super) fn files_come_back(sandbox: &Sandbox, flag: &str) -> anyhow::Result<(
 
 pub(super) fn restart(sandbox: &Sandbox, flag: &str) -> anyhow::Result<()> {
     furnish(sandbox)?;
-    let script = "echo \"start $GIVEN\" >> starts; while :; do sleep 1; done";
+    let script = "echo \"start $GIVEN\" >> starts; echo seen; while :; do sleep 1; done";
     let options = [flag, "--name", "apart", "--env", "GIVEN=it"];
     start(sandbox, &options, &["sh", "-c", script])?;
     let lines = |want: &str| {
@@ -52,7 +52,7 @@ pub(super) fn restart(sandbox: &Sandbox, flag: &str) -> anyhow::Result<()> {
     let first = checkpoint(sandbox, "apart", &["-m", "the first"])?;
     // What it kept beside the files can be looked at.
     let page = sandbox.mews(["checkpoints", "apart", &first])?.expect(0)?.out();
-    for kept in ["note       the first", "stopped   ", "ran       ", "output    ", "terminal  "] {
+    for kept in ["note       the first", "stopped   ", "ran       ", "output    ", "terminal  ", "  | seen"] {
         ensure!(page.lines().any(|line| line.starts_with(kept)), "{kept}: {page}");
     }
     sandbox.mews(["resume", "apart"])?.expect(0)?;
