@@ -15,6 +15,7 @@ mod timed;
 pub use bwrap::{BWRAP, BwrapError, open as open_bwrap};
 pub use facts::{facts, telling};
 pub use program::is_static;
+pub use sys::landlock_abi;
 
 use crate::cgroup::{Layout, LimitFacts, Version};
 use serde::{Deserialize, Serialize};

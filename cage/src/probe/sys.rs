@@ -1,7 +1,7 @@
 //! One call per wrapper.
 
 /// The Landlock ABI of the running kernel; 0 where there is none (ENOSYS, EOPNOTSUPP).
-pub(super) fn landlock_abi() -> u32 {
+pub fn landlock_abi() -> u32 {
     const VERSION: u32 = 1;
     let attributes: *const libc::c_void = std::ptr::null();
     // SAFETY: a null attribute of size 0 with this flag is the documented way to ask for the version;

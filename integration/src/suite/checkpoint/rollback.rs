@@ -52,7 +52,9 @@ pub(super) fn restart(sandbox: &Sandbox, flag: &str) -> anyhow::Result<()> {
     let first = checkpoint(sandbox, "apart", &["-m", "the first"])?;
     // What it kept beside the files can be looked at.
     let page = sandbox.mews(["checkpoints", "apart", &first])?.expect(0)?.out();
-    for kept in ["note       the first", "stopped   ", "ran       ", "output    ", "terminal  ", "  | seen"] {
+    for kept in
+        ["note       the first", "stopped   ", "ran       ", "output    ", "terminal  ", "  | seen"]
+    {
         ensure!(page.lines().any(|line| line.starts_with(kept)), "{kept}: {page}");
     }
     sandbox.mews(["resume", "apart"])?.expect(0)?;
