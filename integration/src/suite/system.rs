@@ -27,7 +27,7 @@ const SUPERVISOR: &str = "mews-supervisor.service";
 const HOST_POLICY: &str = "/etc/mews/host.toml";
 
 pub(crate) fn tests() -> Vec<Test> {
-    let tests: [(&str, Body); 17] = [
+    let tests: [(&str, Body); 18] = [
         ("the_units_are_up", units::up),
         ("three_operators", operators::three),
         ("limits_are_of_cgroup_v2", cages::limits),
@@ -38,6 +38,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("checkpoint_and_rollback", cages::checkpoint),
         ("nothing_of_the_unit_is_inherited", inheritance::compared),
         ("cages_outlive_a_restart", restarts::restart),
+        ("cages_outlive_another_installation", restarts::installed_again),
         ("cages_outlive_kill_9", restarts::kill_9),
         ("a_socket_that_waits_while_it_is_stopped", restarts::stopped),
         ("the_watchdog_ends_a_supervisor_that_hangs", restarts::watchdog),

@@ -62,6 +62,24 @@ pub(super) fn kill_9(sandbox: &Sandbox) -> anyhow::Result<()> {
     })
 }
 
+/// As an admin installs another version: the files are replaced, then the daemons are told.
+pub(super) fn installed_again(sandbox: &Sandbox) -> anyhow::Result<()> {
+    with_people::<2>(sandbox, |people| {
+        let pids = living(people)?;
+        let first = main_pid()?;
+        let mut install = Command::new("packaging/install.sh");
+        install.args(["--from", "/mews/bin"]).current_dir("/mews/repository");
+        process::run(&mut install, b"", LIMIT)?.expect(0)?;
+        let told = process::run(Command::new(MEWS).args(["daemon", "restart"]), b"", LIMIT)?;
+        ensure!(told.expect(0)?.err().contains("2 cages ran on"), "what it said");
+        until_active(SUPERVISOR)?;
+        ensure!(main_pid()? != first, "the same supervisor");
+        let ours = process::run(Command::new("pidof").arg("mews-supervisor"), b"", LIMIT)?.out();
+        ensure!(ours.trim() == main_pid()?.to_string(), "one supervisor, and systemd's: {ours}");
+        as_before(people, &pids)
+    })
+}
+
 /// A stop ends no cage. What ends meanwhile is told by the next supervisor, which the first question
 /// starts.
 pub(super) fn stopped(sandbox: &Sandbox) -> anyhow::Result<()> {
