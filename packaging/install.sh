@@ -31,7 +31,12 @@ libexec=$root$prefix/libexec/mews
 install -d -m 755 "$libexec" "$root$prefix/bin" "$root$prefix/share/doc/mews"
 for name in mews-supervisor mews-sessiond mews-ptybroker mews-layer mews-cage-init; do
     # A new file under the old name: what runs goes on with the old one.
-    install -m 755 "$from/$name" "$libexec/$name.new"
+    case $name in
+        # What runs under an operator's uid is not to be looked into by it: executed, not read.
+        mews-ptybroker | mews-layer) mode=711 ;;
+        *) mode=755 ;;
+    esac
+    install -m "$mode" "$from/$name" "$libexec/$name.new"
     mv -f "$libexec/$name.new" "$libexec/$name"
 done
 install -m 755 "$from/mews" "$root$prefix/bin/mews.new"

@@ -14,18 +14,18 @@ pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     seal(filled(name, bytes, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?)
 }
 
-/// The same, executable (0555). With `vm.memfd_noexec=2` the kernel refuses: EACCES.
+/// The same, executable, with these permissions. With `vm.memfd_noexec=2` the kernel refuses: EACCES.
 ///
 /// # Errors
 /// EACCES, EMFILE, ENOMEM.
-pub fn sealed_program(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
+pub fn sealed_program(name: &str, bytes: &[u8], mode: u32) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     // MFD_EXEC is younger (6.3) than some kernels that we run on: EINVAL there.
     let file = match filled(name, bytes, flags | MFdFlags::from_bits_retain(0x10)) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => filled(name, bytes, flags)?,
         other => other?,
     };
-    nix::sys::stat::fchmod(file.as_fd(), nix::sys::stat::Mode::from_bits_truncate(0o555))?;
+    nix::sys::stat::fchmod(file.as_fd(), nix::sys::stat::Mode::from_bits_truncate(mode))?;
     seal(file)
 }
 

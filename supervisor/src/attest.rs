@@ -5,9 +5,15 @@
 
 use crate::cage::Handles;
 use crate::layers;
+use crate::mounts::Named;
+use crate::sys::{self, What};
 use ::cage::orders::Attestation;
-use ::cage::plan::CagePlan;
+use ::cage::plan::{CagePlan, MountKind};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use wire::{SessionId, WorkspaceMode};
 
@@ -27,6 +33,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) gid: u32,
     pub(crate) ptys_max: u32,
     pub(crate) workspace: Option<Seen<'a>>,
+    pub(crate) binds: Binds<'a>,
     pub(crate) attestation: &'a Attestation,
 }
 
@@ -47,6 +54,7 @@ pub(crate) fn check(wanted: &Wanted<'_>, handles: &Handles) -> Result<(), Mismat
     let mounts = read("mountinfo", "ptys")?;
     devpts(&mounts, wanted.ptys_max)?;
     wanted.workspace.as_ref().map_or(Ok(()), |workspace| workspace.check(&mounts))?;
+    wanted.binds.check(Path::new(&proc))?;
     if let Some(cgroup) = &handles.cgroup
         && !cgroup.is_absent()
         && !cgroup.contains(wanted.pid)
@@ -92,6 +100,48 @@ impl<'a> Seen<'a> {
         }
         Err(wrong("workspace", format!("the mount at {} is '{line}'", self.place)))
     }
+}
+
+/// What is lent. bwrap goes to places, and to some sources, by name, and a program of another cage that
+/// shares a folder can exchange names meanwhile.
+#[derive(Debug)]
+pub(crate) struct Binds<'a> {
+    pub(crate) plan: &'a CagePlan,
+    pub(crate) named: &'a [Named],
+}
+
+impl Binds<'_> {
+    /// Each is mounted at its place, and is what its name stood for.
+    fn check(&self, proc: &Path) -> Result<(), Mismatch> {
+        let unreadable = |error: io::Error| wrong("files", format!("the cage's root: {error}"));
+        let root = sys::open_root(&proc.join("root")).map_err(unreadable)?;
+        for mount in &self.plan.mounts {
+            let MountKind::Bind { source, .. } = mount.kind else { continue };
+            let failed = |error: &dyn Display| wrong("files", format!("{}: {error}", mount.dest));
+            let there = seen(&root, &mount.dest).map_err(|error| failed(&error))?;
+            if !there.is_mount {
+                return Err(failed(&"nothing is mounted there"));
+            }
+            let Some(named) = self.named.iter().find(|named| named.source == source) else {
+                continue;
+            };
+            let meant = sys::what_is(named.what.as_fd()).map_err(|error| failed(&error))?;
+            if there.what != meant.what {
+                return Err(failed(
+                    &"something else has come under this name while it was mounted",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A place in the cage, as seen from its root.
+fn seen(root: &OwnedFd, place: &str) -> io::Result<What> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
+    sys::what_is(openat2(root, place, how)?.as_fd())
 }
 
 fn wrong(wall: &'static str, message: impl Into<String>) -> Mismatch {

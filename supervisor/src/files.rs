@@ -6,7 +6,9 @@
 
 use link::failpoint;
 use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstat, mkdirat};
+use nix::unistd::{Gid, Uid, fchown, geteuid};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,6 +41,29 @@ pub(crate) enum FileError {
 pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
     Ok(open(path, flags, Mode::empty())?)
+}
+
+/// A new folder, directly in another, of this owner. Whose the other one is may exchange names in it:
+/// nothing is done by name but the making.
+pub(crate) fn make_folder_in(
+    parent: &impl AsFd,
+    name: &OsStr,
+    (uid, gid): (u32, u32),
+) -> io::Result<()> {
+    let private = Mode::from_bits_truncate(0o700);
+    mkdirat(parent, name, private)?;
+    let folder = open_folder_in(parent, name)?;
+    if fstat(&folder)?.st_uid != geteuid().as_raw() {
+        return Err(io::Error::other("another one has come in its place"));
+    }
+    fchown(&folder, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+    Ok(fchmod(&folder, private)?)
+}
+
+/// No link.
+pub(crate) fn open_folder_in(parent: &impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
+    Ok(openat(parent, name, flags, Mode::empty())?)
 }
 
 /// A regular file of `uid` directly in `folder`, for reading.
@@ -152,8 +177,10 @@ pub(crate) fn remove_any(path: &Path) -> io::Result<()> {
     };
     match std::fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => match std::fs::remove_dir_all(path) {
-            // A program left folders that even their owner may not enter.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            // A program left folders that even their owner may not enter. Root may.
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied && !geteuid().is_root() =>
+            {
                 open_up(path)?;
                 gone(std::fs::remove_dir_all(path))
             }

@@ -1,7 +1,8 @@
 //! Where and as whom this supervisor works: folders, mode, uids.
 
+use crate::files;
 use crate::uids::{Range, RangeError};
-use nix::unistd::{Gid, Uid, User, chown, geteuid};
+use nix::unistd::{User, geteuid};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -106,7 +107,7 @@ impl Host {
                 }
             }
             let db = dirs.state.join("db");
-            make_for(&db, 0o700, self.sessiond)?;
+            make_for(&db, self.sessiond)?;
         }
         Ok(())
     }
@@ -131,8 +132,8 @@ impl Host {
         let Some(of_operator) = path.parent() else { return Ok(()) };
         let open = if self.is_root() { 0o711 } else { 0o700 };
         make(&self.homes, open, self.uid)?;
-        make_for(of_operator, 0o700, owner)?;
-        make_for(path, 0o700, owner)
+        make_for(of_operator, owner)?;
+        make_for(path, owner)
     }
 }
 
@@ -160,12 +161,14 @@ fn sessiond_ids(range: Range) -> Result<Ids, HostError> {
     })
 }
 
-fn make_for(path: &Path, mode: u32, ids: Ids) -> Result<(), HostError> {
+/// A private folder of theirs, in one that may be theirs, too.
+fn make_for(path: &Path, ids: Ids) -> Result<(), HostError> {
     let failed = |source| HostError::Folder { path: path.to_owned(), source };
-    if !path.exists() {
-        make(path, mode, geteuid().as_raw())?;
-        let (uid, gid) = (Uid::from_raw(ids.uid), Gid::from_raw(ids.gid));
-        chown(path, Some(uid), Some(gid)).map_err(|errno| failed(errno.into()))?;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let parent = files::open_folder(parent).map_err(failed)?;
+    match files::make_folder_in(&parent, name, (ids.uid, ids.gid)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
     }
     check(path, ids.uid)
 }

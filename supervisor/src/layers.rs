@@ -50,6 +50,7 @@ pub(crate) async fn for_cage(
         None => make(supervisor, cage, plan).map_err(|error| wrong(&error))?,
     };
     let layer = filled(supervisor, layer).await.map_err(|error| wrong(&error.message))?;
+    layer.check_parts().map_err(|error| wrong(&error))?;
     Ok(Some(layer))
 }
 

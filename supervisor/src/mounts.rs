@@ -45,6 +45,16 @@ pub(crate) struct Lent {
     /// By index into [`CagePlan::sources`].
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) mounts: Option<MountPlan>,
+    /// Those that bwrap goes to by the plan's own name, as they are now: names can be exchanged while
+    /// it does.
+    pub(crate) named: Vec<Named>,
+}
+
+/// A source, by index into [`CagePlan::sources`], and what its name stands for.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) source: usize,
+    pub(crate) what: OwnedFd,
 }
 
 /// By whose rights a cage reaches what it is lent: another uid's than the operator's, the operator's
@@ -55,11 +65,27 @@ pub(crate) fn lend(
     operator: u32,
     layer: Option<&Layer>,
 ) -> Result<Lent, MountError> {
-    match (supervisor.host.is_root(), plan.user.uid == operator) {
+    let is_own = plan.user.uid == operator;
+    let mut lent = match (supervisor.host.is_root(), is_own) {
         (true, false) => to_another_uid(supervisor, plan, layer),
         (true, true) => own(supervisor, plan, layer),
         (false, _) => in_place(supervisor, plan, layer),
-    }
+    }?;
+    let name = || named(plan, &lent.paths);
+    lent.named = if supervisor.host.is_root() && is_own {
+        let failed =
+            |error| MountError::Open { path: "the operator's files".to_owned(), source: error };
+        sys::with_rights_of(plan.user.uid, plan.user.gid, name).map_err(failed)??
+    } else {
+        name()?
+    };
+    Ok(lent)
+}
+
+fn named(plan: &CagePlan, paths: &[PathBuf]) -> Result<Vec<Named>, MountError> {
+    let by_name = plan.sources.iter().zip(paths).enumerate();
+    let by_name = by_name.filter(|(_, (source, path))| path.as_os_str() == source.host.as_str());
+    by_name.map(|(index, (source, _))| Ok(Named { source: index, what: open(source)? })).collect()
 }
 
 /// As an ordinary user everything is used where it is, but for a workspace with a layer over it.
@@ -82,7 +108,7 @@ fn in_place(
         Some((_, WorkspaceMode::Direct)) | None => (PathBuf::from(&plan.workspace.host), None),
     };
     let paths = plan.sources.iter().map(|source| below(plan, source, &workspace)).collect();
-    Ok(Lent { paths, mounts })
+    Ok(Lent { paths, mounts, named: Vec::new() })
 }
 
 /// A cage of the operator's own uid finds what is lent where it is, by the operator's own rights, but
@@ -104,7 +130,8 @@ fn own(
         growing.lay_over(Tree::Detached(folder), Tree::Detached(clone_own(&layer.live())?))?
     };
     let paths = plan.sources.iter().map(|source| below(plan, source, &workspace)).collect();
-    Ok(Lent { paths, mounts: Some(growing.finish(None, Vec::new())?) })
+    let mounts = Some(growing.finish(None, Vec::new())?);
+    Ok(Lent { paths, mounts, named: Vec::new() })
 }
 
 /// Clones what the cage's uid could not reach or write by itself.
@@ -136,7 +163,7 @@ fn to_another_uid(
     }
     let hidden = if plan.sources.iter().any(is_of_sys) { Vec::new() } else { vec![c"/sys".into()] };
     let mounts = if growing.attach.is_empty() { None } else { Some(growing.finish(None, hidden)?) };
-    Ok(Lent { paths, mounts })
+    Ok(Lent { paths, mounts, named: Vec::new() })
 }
 
 /// Where the workspace is found: its folder with the layer over it, or the copy.

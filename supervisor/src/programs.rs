@@ -6,8 +6,11 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+/// Of one that is held in memory; a debug build of the broker is a third of it.
+const PROGRAM_BYTES_MAX: usize = 128 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramError {
@@ -40,10 +43,14 @@ pub(crate) struct Programs {
 
 impl Programs {
     pub(crate) fn open(is_root: bool, one_shot: bool) -> Result<Self, ProgramError> {
-        let find = |name| open_ours(name, is_root);
+        let find = |name| open_ours(name, is_root).map(|(fd, _stat)| fd);
+        let find_closed = |name| {
+            let (fd, stat) = open_ours(name, is_root)?;
+            if is_root { closed(name, fd, &stat) } else { Ok(fd) }
+        };
         Ok(Self {
-            broker: find("mews-ptybroker")?,
-            layer: find("mews-layer")?,
+            broker: find_closed("mews-ptybroker")?,
+            layer: find_closed("mews-layer")?,
             sessiond: if one_shot { None } else { Some(find("mews-sessiond")?) },
             bwrap: open_bwrap().map_err(|source| ProgramError::Bwrap { source })?.into(),
             init: read_init(find("mews-cage-init")?)?,
@@ -58,14 +65,13 @@ fn folders() -> io::Result<[PathBuf; 2]> {
     Ok([folder, libexec])
 }
 
-fn open_ours(name: &'static str, is_root: bool) -> Result<OwnedFd, ProgramError> {
+fn open_ours(name: &'static str, is_root: bool) -> Result<(OwnedFd, FileStat), ProgramError> {
     let own = PathBuf::from("/proc/self/exe");
     for folder in folders().map_err(|source| ProgramError::Io { path: own.clone(), source })? {
         let path = folder.join(name);
         match open_program(&path, is_root) {
             Err(ProgramError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-            Ok((fd, _stat)) => return Ok(fd),
-            Err(error) => return Err(error),
+            found => return found,
         }
     }
     Err(ProgramError::NotFound { name })
@@ -74,7 +80,8 @@ fn open_ours(name: &'static str, is_root: bool) -> Result<OwnedFd, ProgramError>
 fn open_program(path: &Path, is_root: bool) -> Result<(OwnedFd, FileStat), ProgramError> {
     let failed =
         |errno: nix::Error| ProgramError::Io { path: path.to_owned(), source: errno.into() };
-    let fd = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
+    // Only to be executed: those that work under an operator's uid are not readable by it.
+    let fd = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
     let stat = fstat(&fd).map_err(failed)?;
     let is_file = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
     let others_may_write = stat.st_mode & 0o022 != 0;
@@ -84,13 +91,31 @@ fn open_program(path: &Path, is_root: bool) -> Result<(OwnedFd, FileStat), Progr
     Ok((fd, stat))
 }
 
+/// What root starts under an operator's uid holds descriptors that are not the operator's. The kernel
+/// makes a program undumpable from its first moment, and so closes its `/proc`, where the uid that it
+/// runs under may execute it but not read it. Installed so (0711) it is used as it is.
+fn closed(name: &'static str, file: OwnedFd, stat: &FileStat) -> Result<OwnedFd, ProgramError> {
+    const READ_BY_OTHERS: u32 = 0o044;
+    const EXECUTE_ONLY: u32 = 0o111;
+    if stat.st_mode & READ_BY_OTHERS == 0 {
+        return Ok(file);
+    }
+    let failed = |source| ProgramError::Io { path: PathBuf::from(name), source };
+    let bytes = memfd::read(readable(&file).map_err(failed)?, PROGRAM_BYTES_MAX).map_err(failed)?;
+    memfd::sealed_program(name, &bytes, EXECUTE_ONLY).map_err(failed)
+}
+
+fn readable(file: &OwnedFd) -> io::Result<OwnedFd> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map(OwnedFd::from)
+}
+
 /// Once, into a memfd whose descriptor every bwrap inherits: no bind, no path inside.
 fn read_init(file: OwnedFd) -> Result<OwnedFd, ProgramError> {
     let failed = |source| ProgramError::Io { path: PathBuf::from("mews-cage-init"), source };
-    let file = File::from(file);
+    let file = File::from(readable(&file).map_err(failed)?);
     if !is_static(&file).map_err(failed)? {
         return Err(ProgramError::Dynamic);
     }
-    let bytes = memfd::read(file.into(), 64 << 20).map_err(failed)?;
-    memfd::sealed_program("mews-cage-init", &bytes).map_err(failed)
+    let bytes = memfd::read(file.into(), PROGRAM_BYTES_MAX).map_err(failed)?;
+    memfd::sealed_program("mews-cage-init", &bytes, 0o555).map_err(failed)
 }

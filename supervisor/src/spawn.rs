@@ -132,10 +132,19 @@ pub(crate) fn identity_of(
     Ok(Identity { uid, gid: uid })
 }
 
+/// The operator whose cages have uids of their own.
+const ROOT: u32 = 0;
+
 /// A session's layer belongs to one uid: its next cage is of the same.
 fn take_uid(supervisor: &Supervisor, session: SessionId) -> Result<u32, WireError> {
-    if let Some(uid) = supervisor.layer_uids.borrow().get(&session) {
-        return Ok(*uid);
+    let of_layer = supervisor.layer_uids.borrow().get(&session).copied();
+    if let Some(uid) = of_layer {
+        // Whose session it is, sessiond says; whose layer, we know.
+        if layers::owner(supervisor, session) == Some(ROOT) {
+            return Ok(uid);
+        }
+        let words = "the layer of this session belongs to somebody else";
+        return Err(WireError::new(ErrorCode::Forbidden, words));
     }
     let taken = supervisor.uids.borrow_mut().as_mut().and_then(Uids::take);
     taken.ok_or_else(|| {
@@ -247,7 +256,7 @@ async fn build(
     failpoint::reach("spawn.socket");
     let layer = layers::for_cage(supervisor, cage, plan).await?;
     failpoint::reach("spawn.layer");
-    let (prepared, tether, stderr) =
+    let boot::Booting { prepared, tether, stderr, named } =
         boot::prepare(supervisor, cage, plan, spec, layer.as_ref(), listener)?;
     failpoint::reach("spawn.lent");
     let mut started = launch::start(prepared).map_err(|error| Failure::new("broker", error))?;
@@ -259,7 +268,7 @@ async fn build(
     started.executed().await.map_err(|error| Failure::new("broker", error))?;
     let gate = Gate::open(supervisor, cage, stderr).await?;
     failpoint::reach("spawn.hello");
-    let (enforced, notices) = gate.pass(supervisor, cage, plan).await?;
+    let (enforced, notices) = gate.pass(supervisor, cage, plan, &named).await?;
     failpoint::reach("spawn.attested");
     if cage.phase() != Phase::Starting {
         // Whoever killed it may have done so before there was anything to kill.

@@ -69,6 +69,40 @@ pub(crate) fn idmap(mount: BorrowedFd<'_>, userns: BorrowedFd<'_>) -> io::Result
     })
 }
 
+/// What a descriptor is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct What {
+    /// The root of a mount.
+    pub(crate) is_mount: bool,
+    /// Device and inode.
+    pub(crate) what: (u32, u32, u64),
+}
+
+/// statx(2). A kernel that does not tell of mounts is an error.
+pub(crate) fn what_is(fd: BorrowedFd<'_>) -> io::Result<What> {
+    const MOUNT_ROOT: u64 = 0x2000;
+    // SAFETY: all zeros are a valid value.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    let (fd, path, flags) = (fd.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH);
+    // SAFETY: a constant path; the structure outlives the call.
+    let told = unsafe { libc::statx(fd, path, flags, libc::STATX_INO, &raw mut stat) };
+    done(told.into())?;
+    if stat.stx_attributes_mask & MOUNT_ROOT == 0 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(What {
+        is_mount: stat.stx_attributes & MOUNT_ROOT != 0,
+        what: (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino),
+    })
+}
+
+/// The root of a process, `/proc/PID/root`.
+pub(crate) fn open_root(path: &std::path::Path) -> io::Result<OwnedFd> {
+    use nix::fcntl::{OFlag, open};
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    Ok(open(path, flags, nix::sys::stat::Mode::empty())?)
+}
+
 /// PR_SET_DUMPABLE 0: no core, no ptrace, `/proc/self` belongs to root.
 pub(crate) fn set_undumpable() -> io::Result<()> {
     // SAFETY: takes no pointers.

@@ -2,10 +2,16 @@
 
 use crate::steps::{cargo, must, succeeds, target};
 use anyhow::Context as _;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const INIT: &str = "mews-cage-init";
+/// As `packaging/install.sh` has them: what runs under an operator's uid cannot be looked into by it. A
+/// supervisor that finds them readable keeps a copy that is not, in memory.
+const CLOSED: [&str; 2] = ["mews-ptybroker", "mews-layer"];
+const EXECUTE_ONLY: u32 = 0o711;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
@@ -66,6 +72,11 @@ pub(crate) fn build(profile: Profile, scope: Scope) -> anyhow::Result<()> {
         Scope::Workspace => &["--workspace", "--all-targets"],
     };
     must(cargo(["build", "--locked"]).args(profile.flags()).args(what))?;
+    for name in CLOSED {
+        let path = profile.folder().join(name);
+        std::fs::set_permissions(&path, Permissions::from_mode(EXECUTE_ONLY))
+            .with_context(|| path.display().to_string())?;
+    }
     let made = build_init(profile)?;
     put(&made, &profile.folder().join(INIT))
 }

@@ -118,6 +118,11 @@ pub(super) fn parse(
         let who = people(&rule.users, &rule.groups)?;
         let policies = rule.policies.iter().map(|text| pattern(text));
         let policies = policies.collect::<Result<_, _>>().map_err(|why| refused(&why))?;
+        if rule.limits.is_swap_alone() {
+            return Err(refused(
+                "limits.swap is counted on top of memory: write limits.memory, too",
+            ));
+        }
         let RuleFile { widen, grants, limits: ceiling, cages: cages_max, .. } = rule;
         rules.push(Rule { who, policies, widen, grants, ceiling, cages_max });
     }

@@ -54,6 +54,15 @@ fn the_first_rule_that_names_an_operator_is_theirs() {
 }
 
 #[test]
+fn a_ceiling_on_swap_needs_one_on_memory() {
+    let rule = |limits: &str| {
+        read(&format!("version = 1\n[[allow]]\nusers = [1]\n[allow.limits]\n{limits}\n"))
+    };
+    assert!(rule("swap = \"0\"").unwrap_err().contains("limits.memory"));
+    assert!(rule("swap = \"0\"\nmemory = \"1G\"").is_ok());
+}
+
+#[test]
 fn policies_and_flags_of_a_rule() {
     let host = read(WHOLE).unwrap();
     let (alice, bob) = (host.rule_for(who(1000, &[])), host.rule_for(who(1001, &[50])));

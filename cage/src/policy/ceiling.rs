@@ -52,6 +52,11 @@ impl Ceiling {
         }
     }
 
+    /// Where no limit of memory holds, none of swap can.
+    pub(crate) fn is_swap_alone(&self) -> bool {
+        self.swap.is_some() && self.memory.is_none()
+    }
+
     /// Whether limits of a living cage may become these. Down is always allowed, also to what is still
     /// above a ceiling that was lowered meanwhile.
     ///

@@ -121,7 +121,7 @@ impl Cage {
     pub(crate) fn empty() -> Self {
         let (orders, its) = Packets::pair().unwrap();
         let init = std::fs::read(init_path()).unwrap();
-        let init = memfd::sealed_program("mews-cage-init", &init).unwrap();
+        let init = memfd::sealed_program("mews-cage-init", &init, 0o555).unwrap();
         let (mut info, info_writer) = std::io::pipe().unwrap();
         let mut command = Command::new("bwrap");
         command.args(["--unshare-all", "--unshare-user", "--disable-userns", "--new-session"]);

@@ -13,8 +13,9 @@ use crate::talk::text;
 use anyhow::{Context as _, ensure};
 use people::{Group, Person, host, need_accounts};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use testkit::Sandbox;
+use std::process::Stdio;
 use testkit::process::{self, LIMIT};
+use testkit::{Sandbox, pause};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -22,6 +23,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("operators.see_nothing_of_each_other", nothing_of_each_other),
         Test::new("operators.every_route", routes::every_route),
         Test::new("operators.paths_are_looked_at_as_the_operator", paths),
+        Test::new("operators.what_works_for_them_cannot_be_looked_into", closed),
         Test::new("operators.who_is_not_let_in_is_told", strangers),
         Test::new("operators.policies_and_ceilings", policy::policies_and_ceilings),
         Test::new("operators.caps_are_refused_with_counts", policy::caps),
@@ -39,6 +41,45 @@ pub(crate) fn tests() -> Vec<Test> {
 pub(super) fn allow(people: &[&Person]) -> String {
     let names: Vec<String> = people.iter().map(|person| format!("{:?}", person.name)).collect();
     format!("version = 1\n[[allow]]\nusers = [{}]\n", names.join(", "))
+}
+
+/// Descriptors of what root starts under an operator's uid: of a layer, of the supervisor.
+fn closed(sandbox: &Sandbox) -> anyhow::Result<()> {
+    /// Looks at such processes until it has met both.
+    const LOOKER: &str = "
+import os
+refused = set()
+while len(refused) < 2:
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            name = open(f'/proc/{pid}/comm').read().strip()
+            # A copy in memory has its name cut.
+            name = {'memfd:mews-laye': 'mews-layer', 'memfd:mews-ptyb': 'mews-ptybroker'}.get(name, name)
+            if name not in ('mews-layer', 'mews-ptybroker'): continue
+            os.listdir(f'/proc/{pid}/fd')
+            print('looked into', name)
+        except PermissionError: refused.add(name)
+        except OSError: pass
+print(*sorted(refused))
+";
+    need_accounts()?;
+    let ann = Person::make(sandbox, &[])?;
+    host(sandbox, &allow(&[&ann]), || {
+        // The layer has all of it once it is touched, so that a diff has something to do.
+        ann.sh("truncate -s 300M project/big")?.expect(0)?;
+        let touch = ["run", "-d", "--overlay", "--name", "apart", "--", "sh", "-c"];
+        ann.json(&[&touch[..], &["touch big; sleep 1000"]].concat())?;
+        let mut looker = ann.command("python3");
+        let mut looker = looker.args(["-c", LOOKER]).stdout(Stdio::piped()).spawn()?;
+        pause::until("it has met both", LIMIT, || {
+            ann.mews(&["diff", "apart"]).ok()?;
+            looker.try_wait().ok().flatten()
+        })?;
+        let told = looker.wait_with_output()?.stdout;
+        let told = String::from_utf8_lossy(&told);
+        ensure!(told.trim() == "mews-layer mews-ptybroker", "{told}");
+        Ok(())
+    })
 }
 
 fn own_uid(sandbox: &Sandbox) -> anyhow::Result<()> {
@@ -292,7 +333,7 @@ fn restart(sandbox: &Sandbox) -> anyhow::Result<()> {
             let supervisor = link::PidFd::open(supervisor)?;
             supervisor.signal(libc::SIGKILL)?;
             let dead = || (!supervisor.is_alive()).then_some(());
-            testkit::pause::until("the supervisor is dead", LIMIT, dead)?;
+            pause::until("the supervisor is dead", LIMIT, dead)?;
             sandbox.mews(["daemon", "start"])?.expect(0)?;
             let tried = bob.mews(&["kill", &cage])?;
             ensure!(tried.code == 3, "{tried:?}");

@@ -4,8 +4,10 @@ use super::cage::{check_refusals, forbidden_acts};
 use crate::runner::{Test, need_root, skip};
 use crate::talk::{Mode, in_workspace, run, run_with_status, start, text, wall};
 use anyhow::{Context as _, ensure};
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use testkit::process::{self, LIMIT};
 use testkit::{Caller, Sandbox};
 
@@ -18,6 +20,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("users.ci_refuses_by_name", ci_refuses),
         Test::new("users.two_see_nothing_of_each_other", two),
         Test::new("users.an_account_with_its_own_folders", account),
+        Test::new("users.names_exchanged_while_a_cage_is_built", exchanged),
     ]
 }
 
@@ -38,6 +41,43 @@ fn same_walls(_root: &Sandbox) -> anyhow::Result<()> {
         check_refusals(&run(sandbox, Mode::Daemons, &[], &command)?.expect(0)?.out())?;
         let shown = run(sandbox, Mode::Daemons, &[], &["id", "-u"])?.expect(0)?.out();
         ensure!(shown.trim() == sandbox.caller().uid().to_string(), "{shown}");
+        Ok(())
+    })
+}
+
+/// As a program in another cage can that works in the folder above: what the plan has looked at is lent,
+/// or nothing runs.
+fn exchanged(_root: &Sandbox) -> anyhow::Result<()> {
+    const RUNS: usize = 40;
+    as_user(1, |sandbox| {
+        sandbox.folder("ws/sub")?;
+        let other = sandbox.folder("other")?.to_string_lossy().into_owned();
+        let (sub, link) = (in_workspace(sandbox, "sub"), in_workspace(sandbox, "link"));
+        std::os::unix::fs::symlink(sandbox.run_dir(), &link)?;
+        let over = AtomicBool::new(false);
+        let flip = || {
+            while !over.load(Ordering::Relaxed) {
+                renameat2(AT_FDCWD, &sub, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE)?;
+            }
+            nix::Result::Ok(())
+        };
+        let name = sub.to_string_lossy();
+        let options = ["-w", &*other, "--write", &*name];
+        let script = format!("test ! -S {name}/api.sock || echo reached");
+        let mut ran = 0;
+        std::thread::scope(|scope| {
+            let flipping = scope.spawn(flip);
+            let tried = (0..RUNS).try_for_each(|_| {
+                let told = run(sandbox, Mode::Daemons, &options, &["sh", "-c", &script])?;
+                ran += usize::from(told.code != 125);
+                ensure!(!told.out().contains("reached"), "mews's own folder was lent");
+                Ok(())
+            });
+            over.store(true, Ordering::Relaxed);
+            flipping.join().map_err(|_panic| anyhow::anyhow!("the exchange"))??;
+            tried
+        })?;
+        ensure!(ran > 0, "none of {RUNS} could be built");
         Ok(())
     })
 }

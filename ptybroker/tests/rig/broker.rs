@@ -156,8 +156,8 @@ impl Rig {
             plan.bwrap.iter().flat_map(|arg| [arg.as_bytes(), b"\0"].concat()).collect();
         let args = memfd::sealed("args", &args).unwrap();
         let read = |name: &str| std::fs::read(program(name)).unwrap();
-        let init = memfd::sealed_program("init", &read("mews-cage-init")).unwrap();
-        let broker = memfd::sealed_program("broker", &read("mews-ptybroker")).unwrap();
+        let init = memfd::sealed_program("init", &read("mews-cage-init"), 0o555).unwrap();
+        let broker = memfd::sealed_program("broker", &read("mews-ptybroker"), 0o555).unwrap();
         let filter = cage::seccomp::compile(cage::seccomp::Profile::Default);
         let seccomp = memfd::sealed("filter", &filter).unwrap();
         let boot = Boot {

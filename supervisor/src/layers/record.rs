@@ -3,7 +3,7 @@
 use crate::files;
 use crate::host::Host;
 use ::layer::Stamp;
-use nix::unistd::{Gid, Uid, chown};
+use nix::sys::stat::fstat;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -77,10 +77,27 @@ impl Layer {
 
     /// A folder of the cage's uid.
     pub(super) fn make_folder(&self, host: &Host, path: &Path) -> io::Result<()> {
-        std::fs::DirBuilder::new().mode(0o700).create(path)?;
-        if host.is_root() {
-            let (uid, gid) = (Uid::from_raw(self.facts.uid), Gid::from_raw(self.facts.gid));
-            chown(path, Some(uid), Some(gid))?;
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let own = (host.uid, host.gid);
+        let owner = if host.is_root() { (self.facts.uid, self.facts.gid) } else { own };
+        files::make_folder_in(&files::open_folder(parent)?, name, owner)
+    }
+
+    /// What is mounted, or lent, belongs to the cage's uid and is no link.
+    pub(super) fn check_parts(&self) -> io::Result<()> {
+        let live = files::open_folder(&self.live())?;
+        let parts: &[&str] = match self.mode() {
+            WorkspaceMode::Direct => &[],
+            WorkspaceMode::Overlay => &["upper", "work"],
+            WorkspaceMode::Copy => &["tree"],
+        };
+        for part in parts {
+            let folder = files::open_folder_in(&live, part.as_ref())?;
+            if fstat(&folder)?.st_uid != self.facts.uid {
+                return Err(io::Error::other(format!("{part} of the layer is not its cage's")));
+            }
         }
         Ok(())
     }

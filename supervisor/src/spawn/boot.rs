@@ -3,7 +3,7 @@
 use super::Failure;
 use crate::cage::Cage;
 use crate::layers::Layer;
-use crate::mounts::{self, Lent};
+use crate::mounts::{self, Lent, Named};
 use crate::supervisor::Supervisor;
 use crate::sys::child::Prepared;
 use ::cage::bwrap::{self, BwrapFds, Sources};
@@ -36,7 +36,14 @@ impl Numbers {
     }
 }
 
-/// What the child needs, our end of the tether, and our end of its standard error.
+/// What the child needs, and what stays with us.
+pub(super) struct Booting {
+    pub(super) prepared: Prepared,
+    pub(super) tether: Packets,
+    pub(super) stderr: OwnedFd,
+    pub(super) named: Vec<Named>,
+}
+
 pub(super) fn prepare(
     supervisor: &Supervisor,
     cage: &Cage,
@@ -44,9 +51,9 @@ pub(super) fn prepare(
     spec: &SpawnSpec,
     layer: Option<&Layer>,
     listener: Listener,
-) -> Result<(Prepared, Packets, OwnedFd), Failure> {
+) -> Result<Booting, Failure> {
     let (uid, gid) = (plan.user.uid, plan.user.gid);
-    let Lent { paths, mounts } = mounts::lend(supervisor, plan, cage.operator(), layer)
+    let Lent { paths, mounts, named } = mounts::lend(supervisor, plan, cage.operator(), layer)
         .map_err(|error| Failure::new("files", error))?;
     let mut numbers = Numbers { fds: Vec::new(), next: BOOT_FD + 1 };
     let (tether, theirs) = Packets::pair().map_err(|error| Failure::new("tether", error))?;
@@ -77,7 +84,7 @@ pub(super) fn prepare(
         limits: Vec::new(),
         oom_score_adj: CString::new("500").ok(),
     };
-    Ok((prepared, tether, stderr))
+    Ok(Booting { prepared, tether, stderr, named })
 }
 
 /// Nothing, but where a test wants an older or newer broker.

@@ -1,11 +1,12 @@
 //! Steps 9 and 10: what must be true before `go`.
 
 use super::Failure;
-use crate::attest::{self, Wanted};
+use crate::attest::{self, Binds, Wanted};
 use crate::broker_link::BrokerLink;
 use crate::cage::Cage;
 use crate::cage::record::Process;
 use crate::last_words::LastWords;
+use crate::mounts::Named;
 use crate::supervisor::Supervisor;
 use ::cage::orders::Attestation;
 use ::cage::plan::CagePlan;
@@ -52,6 +53,7 @@ impl Gate {
         supervisor: &Supervisor,
         cage: &Cage,
         plan: &CagePlan,
+        named: &[Named],
     ) -> Result<(Enforced, Receiver<BrokerNotice>), Failure> {
         let (pid, attestation) = self.attested().await?;
         let process = Process::of(pid).map_err(|error| Failure::new("init", error))?;
@@ -68,6 +70,7 @@ impl Gate {
             gid: plan.user.gid,
             ptys_max: plan.limits.ptys,
             workspace: attest::Seen::of(plan, cage.record().session),
+            binds: Binds { plan, named },
             attestation: &attestation,
         };
         attest::check(&wanted, &cage.handles())
