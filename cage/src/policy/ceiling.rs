@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_workspace_is_bounded_where_it_has_a_layer() {
         let ceiling: Ceiling =
-            toml::from_str("workspace_bytes = \"1G\"\nidle = \"10m\"\nio = \"50M/s\"").unwrap();
+            toml::from_str("workspace_bytes = \"1G\"\nidle = \"10m\"\nio = \"50M\"").unwrap();
         let direct = shell(None, None).below(&ceiling).0;
         assert_eq!(direct.limits.workspace_bytes, None);
         assert_eq!(direct.limits.idle_ms, Some(600_000));

@@ -199,8 +199,10 @@ pub(super) fn cpu_milli(cpus: f64) -> Result<u64, BadValue> {
 pub(super) struct Speed(pub(super) u64);
 
 impl Speed {
+    /// With or without the `/s` that it is shown with.
     pub(super) fn parse(text: &str) -> Result<Self, BadValue> {
-        Bytes::parse(text).and_then(Self::of)
+        let text = text.trim();
+        Bytes::parse(text.strip_suffix("/s").unwrap_or(text)).and_then(Self::of)
     }
 
     fn of(Bytes(bytes): Bytes) -> Result<Self, BadValue> {
