@@ -11,6 +11,7 @@ mod launcher;
 mod namespaces;
 mod oom;
 mod processes;
+mod sockets;
 mod stalled;
 mod syscalls;
 mod trickle;
@@ -45,6 +46,8 @@ pub(super) fn tests() -> Vec<Test> {
         Test::new("faults.copies_hold_what_was_acknowledged", copies::hold_what_was_acknowledged),
         Test::new("faults.no_user_namespaces", namespaces::none),
         Test::new("faults.user_namespaces_used_up", namespaces::used_up),
+        Test::new("faults.masked_proc", namespaces::masked_proc),
+        Test::new("faults.something_where_a_socket_is_to_be", sockets::in_the_way),
         Test::new("faults.no_landlock", walls::no_landlock),
         Test::new("faults.no_seccomp", walls::no_seccomp),
         Test::new("faults.no_wall_inside_alone", walls::inside_alone),

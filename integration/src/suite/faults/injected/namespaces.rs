@@ -19,7 +19,8 @@ const ORDINARY: &str = "setpriv --inh-caps=-all --ambient-caps=-all --bounding-s
 /// A script as the sandbox's user, with every right over a user namespace of its own.
 fn apart(sandbox: &Sandbox, script: &str) -> anyhow::Result<Finished> {
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-current-user", "--keep-caps", "--", "sh", "-ec", script]);
+    command.args(["--user", "--mount", "--map-current-user", "--keep-caps", "--"]);
+    command.args(["sh", "-ec", script]);
     command.env_clear().envs(sandbox.env()?).current_dir(sandbox.workspace());
     sandbox.caller().apply(&mut command);
     process::run(&mut command, b"", LIMIT)
@@ -76,6 +77,25 @@ pub(super) fn used_up(_root: &Sandbox) -> anyhow::Result<()> {
         ensure!(!in_workspace(sandbox, "it-ran").exists(), "it ran");
         ensure!(in_workspace(sandbox, "exec-ran").exists(), "the living cage takes no command");
         flow::stop(sandbox, "lives")?;
+        audit::agrees(sandbox)
+    })
+}
+
+/// A /proc in which something is hidden, as containers have it: the kernel gives nobody a fresh one.
+pub(super) fn masked_proc(_root: &Sandbox) -> anyhow::Result<()> {
+    as_user(1, |sandbox| {
+        can_be_apart(sandbox)?;
+        let mask = "mount --bind /dev/null /proc/kallsyms";
+        for mode in ["", "--no-daemon"] {
+            let run = mews(sandbox, &format!("run --no-tty {mode} -- touch it-ran"))?;
+            let refused = apart(sandbox, &format!("{mask}; exec {run}"))?.expect(125)?;
+            for word in ["bwrap", "proc", "mews doctor"] {
+                ensure!(refused.err().contains(word), "no {word:?} in: {}", refused.err());
+            }
+            ensure!(!in_workspace(sandbox, "it-ran").exists(), "it ran");
+        }
+        let told = apart(sandbox, &format!("{mask}; exec {}", mews(sandbox, "doctor")?))?;
+        ensure!(told.code != 0 && told.out().contains("proc"), "{}", told.out());
         audit::agrees(sandbox)
     })
 }
