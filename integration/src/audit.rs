@@ -100,7 +100,7 @@ fn sentences(db: &Connection, queries: &[&str]) -> anyhow::Result<Vec<String>> {
 }
 
 /// No hole and no double in any sequence of events.
-fn sequences(db: &Connection) -> anyhow::Result<Vec<String>> {
+pub(crate) fn sequences(db: &Connection) -> anyhow::Result<Vec<String>> {
     sentences(
         db,
         &[

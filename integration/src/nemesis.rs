@@ -10,6 +10,7 @@
 
 mod act;
 mod dice;
+mod layer;
 mod schedule;
 mod strike;
 mod subject;
@@ -17,6 +18,7 @@ mod subject;
 use crate::audit;
 use anyhow::{Context as _, bail, ensure};
 use dice::Dice;
+use layer::Layer;
 use schedule::{Act, Move, SLOTS};
 use std::collections::VecDeque;
 use std::os::unix::process::CommandExt;
@@ -114,6 +116,7 @@ impl Game<'_> {
             self.slots.push(fresh);
         }
         let (mut count, mut deaths, mut acknowledged) = (0, 0, 0);
+        let (mut kept, mut back) = (0, 0);
         while started.elapsed() < options.time && count < options.moves {
             let next = schedule::next(&mut dice);
             count += 1;
@@ -127,6 +130,8 @@ impl Game<'_> {
             }
             deaths += usize::from(done.struck);
             acknowledged += usize::from(done.acknowledged);
+            kept += usize::from(done.acknowledged && next.act == Act::Checkpoint);
+            back += usize::from(done.acknowledged && next.act == Act::Rollback);
             if count % AUDIT_EACH == 0 {
                 self.audit().with_context(|| format!("after move {count}"))?;
                 println!(
@@ -136,7 +141,10 @@ impl Game<'_> {
             }
         }
         self.end().context("at the end")?;
-        println!("nemesis: {count} moves, {acknowledged} acknowledged, {deaths} deaths: all held");
+        println!(
+            "nemesis: {count} moves, {acknowledged} acknowledged ({kept} checkpoints, {back} rollbacks), \
+             {deaths} deaths: all held"
+        );
         Ok(())
     }
 
@@ -154,6 +162,7 @@ impl Game<'_> {
             let state = slot.look(self.sandbox).with_context(|| slot.name.clone())?;
             ensure!(state == slot.state, "{} is {state:?}, not {:?}", slot.name, slot.state);
             slot.limits_hold(self.sandbox).with_context(|| slot.name.clone())?;
+            slot.files_hold(self.sandbox).with_context(|| slot.name.clone())?;
         }
         limits(self.sandbox)?;
         self.stranger()
@@ -187,7 +196,7 @@ impl Game<'_> {
             }
             if slot.state == State::Running {
                 slot.drained(self.sandbox)?;
-                self.sandbox.file(&format!("ws/stop-{}", slot.name), "")?;
+                slot.order(self.sandbox, "stop")?;
                 self.sandbox.mews(["wait", "--exit", &slot.name])?.expect(0)?;
                 slot.state = State::Exited;
                 slot.clients_end(self.sandbox)?;
@@ -203,10 +212,11 @@ impl Game<'_> {
 
     fn play(&mut self, next: Move) -> anyhow::Result<act::Done> {
         let sandbox = self.sandbox;
-        let runs = matches!(next.act, Act::Run | Act::RunPipes);
+        let runs = matches!(next.act, Act::Run | Act::RunPipes | Act::RunLayered);
         let taken = self.slots.get(next.slot).is_none_or(|slot| slot.state != State::Absent);
         if runs && !taken {
-            let fresh = self.fresh(next.code);
+            let mut fresh = self.fresh(next.code);
+            fresh.layer = (next.act == Act::RunLayered).then(Layer::default);
             if let Some(slot) = self.slots.get_mut(next.slot) {
                 *slot = fresh;
             }

@@ -3,7 +3,7 @@
 pub(crate) mod agent;
 mod cage;
 mod capabilities;
-mod checkpoint;
+pub(crate) mod checkpoint;
 mod errors;
 mod escape;
 mod exec;

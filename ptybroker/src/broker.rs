@@ -28,7 +28,7 @@ use cage::launch::Clocks;
 use cage::orders::Report;
 use command::Command;
 use link::PidFd;
-use starting::Standing;
+use starting::{Standing, StartError};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -60,6 +60,8 @@ pub enum Happening {
     Alarm(Alarm),
     /// The supervisor that started us is gone, or let go of the tether.
     TetherEnded,
+    /// bwrap's monitor died before pid 1.
+    MonitorLost,
     /// Pid 1 and bwrap's monitor are reaped.
     CageGone,
     /// Acknowledged or not: nobody came for too long.
@@ -84,7 +86,10 @@ pub async fn run(booted: Booted) -> ExitCode {
         Err(failure) => {
             let (wall, message) = (failure.wall(), failure.to_string());
             drop(outgoing.send(Outgoing::Notice(BrokerNotice::Failed { wall, message })));
-            flush(&outgoing).await;
+            // bwrap may have failed faster than the supervisor has come for the word.
+            let somebody_waits = !matches!(failure, StartError::TetherEnded);
+            let kind = if somebody_waits { Outgoing::FlushToSomebody } else { Outgoing::Flush };
+            flush(&outgoing, kind).await;
             return ExitCode::FAILURE;
         }
     };
@@ -116,13 +121,16 @@ pub async fn run(booted: Booted) -> ExitCode {
     // There may be hundreds of brokers, each idle for hours.
     crate::sys::give_back_memory();
     broker.serve(happenings).await;
-    flush(&outgoing).await;
+    flush(&outgoing, Outgoing::Flush).await;
     ExitCode::SUCCESS
 }
 
-async fn flush(outgoing: &mpsc::UnboundedSender<Outgoing>) {
+async fn flush(
+    outgoing: &mpsc::UnboundedSender<Outgoing>,
+    kind: fn(oneshot::Sender<()>) -> Outgoing,
+) {
     let (done, flushed) = oneshot::channel();
-    drop(outgoing.send(Outgoing::Flush(done)));
+    drop(outgoing.send(kind(done)));
     // A supervisor that does not read its last messages is not waited for.
     drop(tokio::time::timeout(std::time::Duration::from_secs(5), flushed).await);
 }
@@ -250,6 +258,7 @@ impl Broker {
                 self.phase = Phase::Ended;
             }
             Happening::TetherEnded => {}
+            Happening::MonitorLost => self.monitor_lost(),
             Happening::CageGone => self.cage_gone = true,
             Happening::LeftAlone => self.left_alone = true,
         }

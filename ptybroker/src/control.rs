@@ -54,6 +54,8 @@ pub enum Outgoing {
     Events,
     /// Answer when all of the above is with the kernel, or nobody is connected.
     Flush(oneshot::Sender<()>),
+    /// The same, but for a supervisor that is on its way to us.
+    FlushToSomebody(oneshot::Sender<()>),
 }
 
 impl Reply {
@@ -128,12 +130,17 @@ pub async fn serve(
     };
     let mut connection: Option<Connection> = None;
     let mut flush: Option<oneshot::Sender<()>> = None;
+    let mut to_somebody = false;
     loop {
         if let Some(connection) = &mut connection {
             control.fill(connection);
         }
         let pending = connection.as_ref().is_some_and(|c| !c.waiting.is_empty());
-        if !pending && let Some(done) = flush.take() {
+        // Notices are kept as long as nobody has said hello.
+        if !pending
+            && (!to_somebody || control.notices.is_empty())
+            && let Some(done) = flush.take()
+        {
             let _gone = done.send(());
         }
         tokio::select! {
@@ -144,6 +151,9 @@ pub async fn serve(
             }
             message = outgoing.recv() => match message {
                 Some(Outgoing::Flush(done)) => flush = Some(done),
+                Some(Outgoing::FlushToSomebody(done)) => {
+                    (flush, to_somebody) = (Some(done), true);
+                }
                 Some(message) => control.take(message, connection.as_mut()),
                 None => return Ok(()),
             },
@@ -254,7 +264,7 @@ impl Control {
             }
             Outgoing::Notice(notice @ BrokerNotice::Exited { .. }) => self.exited = Some(notice),
             Outgoing::Notice(notice) => self.notices.push_back(notice),
-            Outgoing::Events | Outgoing::Flush(_) => {}
+            Outgoing::Events | Outgoing::Flush(_) | Outgoing::FlushToSomebody(_) => {}
         }
     }
 

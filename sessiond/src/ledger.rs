@@ -94,7 +94,14 @@ fn mean(db: &Connection, cage: &CageView, body: EventBody, at_ms: i64) -> Result
             cages::set_broker(db, cage.id, build.as_deref(), Some(&message))?;
         }
         EventBody::CageAdopted {} => cages::set_broker(db, cage.id, None, None)?,
-        EventBody::CageExited { exit } => cage_exited(db, cage.id, &exit, at_ms)?,
+        EventBody::CageExited { exit } => {
+            // The supervisor's word that it began may come behind the broker's that it is over.
+            if ptys::has_begun(db, cage.id)? {
+                cages::set_started(db, cage.id, None, at_ms)?;
+                run_started(db, cage.run, at_ms)?;
+            }
+            cage_exited(db, cage.id, &exit, at_ms)?;
+        }
         EventBody::CageGone {} => {
             cage_gone(db, cage.id, at_ms)?;
             return Ok(Applied::Gone(cage.id));

@@ -36,7 +36,7 @@ const END_DEADLINE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessiondError {
-    #[error("the API socket: {0}")]
+    #[error("api.sock: {0}")]
     Socket(io::Error),
     #[error("its log: {0}")]
     Log(io::Error),
@@ -72,6 +72,7 @@ pub(crate) async fn keep(supervisor: Rc<Supervisor>) -> Result<(), SessiondError
             Some(found) => Ok(found),
             None => start(&supervisor).await,
         };
+        let ours = current.as_ref().err().map(ToString::to_string);
         match current {
             Ok(current) => {
                 tokio::select! {
@@ -100,7 +101,7 @@ pub(crate) async fn keep(supervisor: Rc<Supervisor>) -> Result<(), SessiondError
         if failures >= FAILURES_MAX && !supervisor.has_met_sessiond() {
             supervisor.stop(Stop::NoSessiond);
             remove_files(&supervisor);
-            return Err(SessiondError::Never(said.read(&supervisor.host.dirs.state)));
+            return Err(SessiondError::Never(said.read(&supervisor.host.dirs.state, ours)));
         }
         pause = if since.elapsed() > LIVED { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
         tokio::select! {
@@ -243,8 +244,9 @@ impl LastWords {
         Self { path: path.to_owned(), from }
     }
 
-    /// The last line of it; a disk that is full takes none, and is named instead.
-    fn read(&self, state: &Path) -> String {
+    /// The last line of it; a disk that is full takes none, and is named instead. `ours`: why it was not
+    /// even started.
+    fn read(&self, state: &Path, ours: Option<String>) -> String {
         let bytes = std::fs::read(&self.path).unwrap_or_default();
         let from = usize::try_from(self.from).unwrap_or(usize::MAX);
         let text = String::from_utf8_lossy(bytes.get(from..).unwrap_or_default());
@@ -254,7 +256,7 @@ impl LastWords {
             None if !has_room(state) => {
                 format!("the disk of {} is full; make room and try again", state.display())
             }
-            None => "it said nothing".to_owned(),
+            None => ours.unwrap_or_else(|| "it said nothing".to_owned()),
         }
     }
 }

@@ -66,7 +66,11 @@ impl Failure {
 
 impl From<Failure> for WireError {
     fn from(failure: Failure) -> Self {
-        Self::wall(&failure.wall, format!("the cage could not be built: {failure}"))
+        let Failure { wall, message } = &failure;
+        // The words of whoever failed may begin with it.
+        let named = message.to_lowercase().contains(&wall.to_lowercase());
+        let name = if named { String::new() } else { format!("{wall}: ") };
+        Self::wall(wall, format!("the cage could not be built: {name}{message}"))
     }
 }
 

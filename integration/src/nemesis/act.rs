@@ -1,5 +1,6 @@
 //! What is asked, and what must come of it.
 
+use super::layer::Layer;
 use super::schedule::{Act, Move, Strike};
 use super::strike;
 use super::subject::{State, Subject};
@@ -28,13 +29,14 @@ impl Done {
 pub(super) fn apply(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Done> {
     let name = slot.name.clone();
     let before = slot.state;
+    let mut exec = String::new();
     let (words, after): (Vec<String>, State) = match next.act {
-        Act::Run => (slot.run_words(false), State::Running),
+        Act::Run | Act::RunLayered => (slot.run_words(false), State::Running),
         Act::RunPipes if before == State::Absent => return run_pipes(sandbox, slot, next),
         Act::RunPipes => (slot.run_words(true), State::Running),
         Act::Exec => {
-            let file = slot.exec_file();
-            let script = format!("echo ran >> {file}");
+            exec = slot.exec_file();
+            let script = format!("echo ran >> {exec}");
             (strings(&["exec", "--no-tty", &name, "--", "sh", "-c", &script]), State::Running)
         }
         Act::Pause => (strings(&["pause", &name]), State::Paused),
@@ -48,10 +50,12 @@ pub(super) fn apply(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow
         }
         Act::KillBroker => return kill_broker(sandbox, slot, next),
         Act::Limit => return limit(sandbox, slot, next),
+        Act::Checkpoint => return checkpoint(sandbox, slot, next),
+        Act::Rollback => return rollback(sandbox, slot, next),
         Act::Wrong => (wrong(next), before),
     };
     let is_right = match next.act {
-        Act::Run | Act::RunPipes => before == State::Absent,
+        Act::Run | Act::RunLayered | Act::RunPipes => before == State::Absent,
         Act::Exec => before == State::Running,
         Act::Pause => matches!(before, State::Running | State::Paused),
         // One whose answer was lost finds a session that runs, and cannot tell.
@@ -59,8 +63,9 @@ pub(super) fn apply(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow
             before == State::Paused || (before == State::Running && next.strike != Strike::None)
         }
         Act::Kill => before != State::Absent,
-        Act::End => matches!(before, State::Running | State::Paused),
-        Act::Remove => before.is_over(),
+        // Rolled back, it waits for its next command: that is no end yet.
+        Act::End => matches!(before, State::Running | State::Paused) || slot.is_idle,
+        Act::Remove => before.is_over() && !slot.is_idle,
         Act::Stop
         | Act::Attach
         | Act::Detach
@@ -69,14 +74,16 @@ pub(super) fn apply(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow
         | Act::KillClient
         | Act::KillBroker
         | Act::Limit
+        | Act::Checkpoint
+        | Act::Rollback
         | Act::Wrong => false,
     };
-    let after = if next.act == Act::Kill && before.is_over() { before } else { after };
-    let file = slot.exec_file();
+    let stays = matches!(next.act, Act::Kill | Act::End) && before.is_over();
+    let after = if stays { before } else { after };
     let (client, struck) = strike::ask(sandbox, &words, next.strike)?;
     let ok = client.code == 0;
     if next.act == Act::Exec && is_right {
-        slot.expect_exec(file, ok);
+        slot.expect_exec(exec, ok);
     }
     if !is_right {
         ensure!(!ok, "{words:?} is acknowledged, and it is {before:?}");
@@ -89,7 +96,7 @@ pub(super) fn apply(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow
     let allowed: &[State] = match (ok, next.act) {
         (true, _) => &[after],
         // A client that gives up ends what it began.
-        (false, Act::Run | Act::RunPipes) => {
+        (false, Act::Run | Act::RunLayered | Act::RunPipes) => {
             &[State::Absent, State::NeverRan, State::Running, State::Cancelled]
         }
         (false, _) => &[before, after],
@@ -146,7 +153,7 @@ fn stop(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Don
         return Ok(Done::new(false, false, "not running"));
     }
     slot.drained(sandbox)?;
-    sandbox.file(&format!("ws/stop-{}", slot.name), "")?;
+    slot.order(sandbox, "stop")?;
     let (waited, struck) =
         strike::ask(sandbox, &strings(&["wait", "--exit", &slot.name]), next.strike)?;
     let ok = waited.code == 0;
@@ -172,7 +179,7 @@ fn aside(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Do
         }
         (Act::Type, State::Running | State::Paused) if slot.type_word()? => "typed",
         (Act::Flood, State::Running) => {
-            sandbox.file(&format!("ws/flood-{}", slot.name), "")?;
+            slot.order(sandbox, "flood")?;
             "flood"
         }
         (Act::KillClient, State::Running) => {
@@ -200,6 +207,51 @@ fn limit(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Do
     slot.limit_asked(sandbox, hours, ok)?;
     settle(sandbox, slot, &[slot.state])?;
     Ok(Done::new(ok, struck, format!("{hours} h")))
+}
+
+/// Whole or not there; the session goes on as it did, or stands still where somebody died.
+fn checkpoint(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Done> {
+    let (name, before) = (slot.name.clone(), slot.state);
+    let mut words = strings(&["checkpoint", &name]);
+    words.extend((before == State::Running).then(|| "--resume".to_owned()));
+    let (client, struck) = strike::ask(sandbox, &words, next.strike)?;
+    let ok = client.code == 0;
+    if !matches!(before, State::Running | State::Paused) {
+        ensure!(!ok && !client.err().is_empty(), "{words:?} of {before:?}: {}", client.err());
+        settle(sandbox, slot, &[before])?;
+        return Ok(Done::new(false, struck, "refused"));
+    }
+    ensure!(ok || struck, "{words:?}: {}", client.err());
+    sandbox.mews(["ls"])?.expect(0)?;
+    if let Some(layer) = &mut slot.layer {
+        layer.checkpoint_asked(sandbox, &name, ok)?;
+    }
+    settle(sandbox, slot, &[before, if ok { before } else { State::Paused }])?;
+    Ok(Done::new(ok, struck, format!("{ok}, {:?}", slot.state)))
+}
+
+/// Half done, it is finished when it is said again.
+fn rollback(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Done> {
+    let (name, before) = (slot.name.clone(), slot.state);
+    let words = strings(&["rollback", &name, "--yes"]);
+    let (client, struck) = strike::ask(sandbox, &words, next.strike)?;
+    let ok = client.code == 0;
+    if before == State::Absent || !slot.layer.as_ref().is_some_and(Layer::has_checkpoint) {
+        ensure!(!ok && !client.err().is_empty(), "{words:?} of {before:?}: {}", client.err());
+        settle(sandbox, slot, &[before])?;
+        return Ok(Done::new(false, struck, "refused"));
+    }
+    ensure!(ok || struck, "{words:?}: {}", client.err());
+    if !ok {
+        sandbox.mews(&words)?.expect(0).context("said again")?;
+    }
+    if let Some(layer) = &mut slot.layer {
+        layer.rolled_back();
+    }
+    slot.is_rolled_back |= !before.is_over();
+    settle(sandbox, slot, &[if before.is_over() { before } else { State::Cancelled }])?;
+    slot.files_hold(sandbox)?;
+    Ok(Done::new(ok, struck, format!("{ok}, files as they were")))
 }
 
 fn kill_broker(sandbox: &Sandbox, slot: &mut Subject, next: Move) -> anyhow::Result<Done> {

@@ -1,6 +1,7 @@
 //! What is done, in order: a function of the seed alone, whatever comes of it.
 
 use super::dice::Dice;
+use crate::suite::checkpoint;
 use crate::suite::faults::steps;
 use std::fmt;
 
@@ -11,6 +12,8 @@ pub(super) const SLOTS: usize = 5;
 pub(super) enum Act {
     /// On a terminal, in the background.
     Run,
+    /// The same, with a layer over its files.
+    RunLayered,
     /// With pipes, its client staying.
     RunPipes,
     Exec,
@@ -29,6 +32,9 @@ pub(super) enum Act {
     KillBroker,
     /// Another walltime.
     Limit,
+    Checkpoint,
+    /// To the newest checkpoint.
+    Rollback,
     /// A request that cannot be right.
     Wrong,
 }
@@ -74,7 +80,8 @@ impl fmt::Display for Move {
 }
 
 const ACTS: &[(Act, usize)] = &[
-    (Act::Run, 18),
+    (Act::Run, 12),
+    (Act::RunLayered, 10),
     (Act::RunPipes, 8),
     (Act::Exec, 14),
     (Act::Pause, 9),
@@ -90,6 +97,8 @@ const ACTS: &[(Act, usize)] = &[
     (Act::KillClient, 3),
     (Act::KillBroker, 3),
     (Act::Limit, 6),
+    (Act::Checkpoint, 9),
+    (Act::Rollback, 6),
     (Act::Wrong, 4),
 ];
 
@@ -122,7 +131,7 @@ pub(super) fn next(dice: &mut Dice) -> Move {
 /// The steps that the act goes through, by their verbs; any, for an act with none of its own.
 fn steps_of(act: Act) -> Vec<&'static str> {
     let verbs: &[&str] = match act {
-        Act::Run | Act::RunPipes => &["spawn", "run", "record"],
+        Act::Run | Act::RunLayered | Act::RunPipes => &["spawn", "run", "record"],
         Act::Exec => &["exec"],
         Act::Pause => &["pause", "suspend"],
         Act::Resume => &["unpause", "resume"],
@@ -131,6 +140,8 @@ fn steps_of(act: Act) -> Vec<&'static str> {
         Act::End => &["end", "cancel", "exit"],
         Act::Remove => &["remove", "forget"],
         Act::KillBroker => &["bury"],
+        Act::Checkpoint => &["checkpoint", "suspend", "resume"],
+        Act::Rollback => &["rollback", "kill"],
         // Its own steps are died at in the suite `limits`.
         Act::Limit
         | Act::Attach
@@ -141,6 +152,7 @@ fn steps_of(act: Act) -> Vec<&'static str> {
         | Act::Wrong => &[],
     };
     let is_of = |step: &&str| step.split('.').next().is_some_and(|verb| verbs.contains(&verb));
-    let own: Vec<&str> = steps().into_iter().filter(is_of).collect();
+    let all = steps().into_iter().chain(checkpoint::steps());
+    let own: Vec<&str> = all.filter(is_of).collect();
     if own.is_empty() { steps() } else { own }
 }

@@ -1,5 +1,6 @@
 //! One session as the model knows it, and what must be true of its bytes.
 
+use super::layer::Layer;
 use crate::talk::{in_workspace, text};
 use anyhow::{Context as _, bail, ensure};
 use std::fs::File;
@@ -48,6 +49,12 @@ pub(super) struct Subject {
     pub(super) name: String,
     pub(super) state: State,
     pub(super) code: u8,
+    /// Where its files are kept apart.
+    pub(super) layer: Option<Layer>,
+    /// A rollback has killed its programs.
+    pub(super) is_rolled_back: bool,
+    /// As it is told: it has no programs, and could be given others.
+    pub(super) is_idle: bool,
     /// The client of a run with pipes.
     runner: Option<Child>,
     viewer: Option<Terminal>,
@@ -68,6 +75,9 @@ impl Subject {
             name,
             state: State::Absent,
             code,
+            layer: None,
+            is_rolled_back: false,
+            is_idle: false,
             runner: None,
             viewer: None,
             typed: 0,
@@ -81,8 +91,11 @@ impl Subject {
     pub(super) fn run_words(&self, pipes: bool) -> Vec<String> {
         let (form, script) = if pipes { ("--no-tty", PIPES) } else { ("-d", TERMINAL) };
         let code = self.code.to_string();
-        ["run", form, "--pids", PIDS_MAX, "--name", &self.name, "--", "bash", "-c", script]
+        let apart = self.layer.as_ref().map(|_layer| "--overlay");
+        ["run", form, "--pids", PIDS_MAX, "--name", &self.name]
             .into_iter()
+            .chain(apart)
+            .chain(["--", "bash", "-c", script])
             .chain([self.name.as_str(), code.as_str()])
             .map(str::to_owned)
             .collect()
@@ -114,12 +127,43 @@ impl Subject {
         self.viewer.is_none() && self.runner.is_none()
     }
 
-    pub(super) fn exec_file(&self) -> String {
+    pub(super) fn exec_file(&mut self) -> String {
+        if let Some(layer) = &mut self.layer {
+            return layer.next_mark(&self.name);
+        }
         format!("exec-{}-{}", self.name, self.execs.len())
     }
 
     pub(super) fn expect_exec(&mut self, file: String, must: bool) {
-        self.execs.push((file, must));
+        match &mut self.layer {
+            Some(layer) => layer.marked(file, must),
+            None => self.execs.push((file, must)),
+        }
+    }
+
+    /// Its program stops, or floods. What is put into a folder below a layer need not be seen.
+    pub(super) fn order(&self, sandbox: &Sandbox, word: &str) -> anyhow::Result<()> {
+        let file = format!("{word}-{}", self.name);
+        if self.layer.is_none() {
+            return sandbox.file(&format!("ws/{file}"), "").map(drop);
+        }
+        // A daemon may be about to die under it; once more does no harm.
+        let words = ["exec", "--no-tty", &self.name, "--", "touch", &file];
+        pause::until("the order is there", LIMIT, || {
+            let told = sandbox.mews(words).ok()?;
+            let over = told.code != 0 && told.err().contains("ended");
+            (told.code == 0 || over).then_some(())
+        })
+    }
+
+    /// Files are as the model has them.
+    pub(super) fn files_hold(&self, sandbox: &Sandbox) -> anyhow::Result<()> {
+        match &self.layer {
+            Some(layer) if !matches!(self.state, State::Absent | State::NeverRan) => {
+                layer.holds(sandbox, &self.name)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(super) fn type_word(&mut self) -> anyhow::Result<bool> {
@@ -212,6 +256,8 @@ impl Subject {
         if shown.pointer("/runs/0").is_none() {
             return Ok(State::NeverRan);
         }
+        self.is_idle = text(&shown, "/state")? == "idle";
+        ensure!(!self.is_idle || self.is_rolled_back, "it is idle: {shown}");
         let state = match text(&shown, "/runs/0/state")?.as_str() {
             "running" => State::Running,
             "suspended" => State::Paused,

@@ -65,6 +65,11 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
+/// For whoever wants to die at one of them.
+pub(crate) fn steps() -> impl Iterator<Item = &'static str> {
+    TAKING.into_iter().chain(BACK)
+}
+
 /// Some files of the operator's.
 fn furnish(sandbox: &Sandbox) -> anyhow::Result<()> {
     for folder in ["ws/src", "ws/src/deep", "ws/old"] {

@@ -100,6 +100,14 @@ impl Broker {
         }
     }
 
+    /// Nobody but us kills it: a cage that somebody else takes apart is not to go on.
+    pub(super) fn monitor_lost(&mut self) {
+        let message = "bwrap, which made the cage, was killed; the cage was killed".to_owned();
+        let cause = Cause::StatusLost;
+        self.alarm.get_or_insert(Alarmed { cause, message: Some(message) });
+        self.kill_cage();
+    }
+
     /// The cage went between its attestation and its first command.
     fn lost_before_main(&mut self) {
         let cause = self

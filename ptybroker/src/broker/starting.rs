@@ -194,9 +194,16 @@ pub fn watch_words(mut words: Words) {
     tokio::task::spawn_local(async move { words.drain().await });
 }
 
-/// Reaps pid 1 (ours once bwrap's monitor is gone) and the monitor, and tells when both are.
+/// Reaps pid 1 (ours once bwrap's monitor is gone) and the monitor, and tells when both are; also when
+/// the monitor, which waits for pid 1, goes first.
 pub fn watch_cage(processes: Processes, inbox: mpsc::UnboundedSender<Happening>) {
     tokio::task::spawn_local(async move {
+        tokio::select! {
+            // An end of both is that of pid 1.
+            biased;
+            _init = processes.init.readable() => {}
+            _monitor = processes.monitor.readable() => drop(inbox.send(Happening::MonitorLost)),
+        }
         for handle in [&processes.init, &processes.monitor] {
             drop(handle.readable().await);
         }

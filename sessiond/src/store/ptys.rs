@@ -87,6 +87,16 @@ pub fn set_started(db: &Connection, id: PtyId, at_ms: i64) -> Result<()> {
     Ok(())
 }
 
+/// Whether the broker has told of the cage's first command, that it runs or how it ended.
+///
+/// # Errors
+/// The database.
+pub fn has_begun(db: &Connection, cage: CageId) -> Result<bool> {
+    let sql = "SELECT 1 FROM ptys WHERE cage = ?1 AND main = 1
+        AND (started_at_ms IS NOT NULL OR exit IS NOT NULL)";
+    Ok(db.prepare_cached(sql)?.exists([Word(cage)])?)
+}
+
 /// # Errors
 /// The database.
 pub fn set_size(db: &Connection, id: PtyId, size: Option<Size>) -> Result<()> {

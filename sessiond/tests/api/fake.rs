@@ -27,6 +27,8 @@ use wire::{
 pub(crate) enum OnSpawn {
     Run,
     Refuse(WireError),
+    /// It ends before the supervisor tells that it began.
+    RunAndEnd(Exit),
     /// The cage lives, and the link breaks before the answer.
     RunAndBreak,
     /// Nothing lives, and the link breaks before the answer.
@@ -174,10 +176,11 @@ impl Fake {
         let on_spawn = state.on_spawn.clone();
         drop(state);
         Some(match on_spawn {
-            OnSpawn::Run => Ok((json!(self.run(&spec)), Vec::new())),
+            OnSpawn::Run => Ok((json!(self.run(&spec, None)), Vec::new())),
+            OnSpawn::RunAndEnd(exit) => Ok((json!(self.run(&spec, Some(&exit))), Vec::new())),
             OnSpawn::Refuse(error) => Err(error),
             OnSpawn::RunAndBreak => {
-                self.run(&spec);
+                self.run(&spec, None);
                 return None;
             }
             OnSpawn::Break => return None,
@@ -309,7 +312,7 @@ impl Fake {
         }
     }
 
-    fn run(&self, spec: &SpawnSpec) -> Spawned {
+    fn run(&self, spec: &SpawnSpec, ended: Option<&Exit>) -> Spawned {
         let mut enforced = Enforced::default();
         enforced.push("userns", WallState::Enforced, "fake");
         let argv: Vec<String> = spec.exec.argv.iter().map(wire::Arg::lossy).collect();
@@ -341,8 +344,19 @@ impl Fake {
         self.tell(spec.cage, Source::Supervisor, &planned);
         let attested = EventBody::CageAttested { enforced: enforced.clone() };
         self.tell(spec.cage, Source::Supervisor, &attested);
-        self.tell(spec.cage, Source::Supervisor, &EventBody::CageStarted { pid: 4242 });
-        self.start_pty(spec.cage, spec.pty, &argv);
+        let begun = EventBody::CageStarted { pid: 4242 };
+        match ended {
+            None => {
+                self.tell(spec.cage, Source::Supervisor, &begun);
+                self.start_pty(spec.cage, spec.pty, &argv);
+            }
+            Some(exit) => {
+                self.start_pty(spec.cage, spec.pty, &argv);
+                self.exited(spec.cage, exit);
+                self.tell(spec.cage, Source::Supervisor, &begun);
+                self.tell(spec.cage, Source::Supervisor, &EventBody::CageGone {});
+            }
+        }
         Spawned { cage: spec.cage, plan_hash: "abc".into(), enforced, workspace: "/w".into() }
     }
 
@@ -386,6 +400,12 @@ impl Fake {
 
     /// The cage ends by itself or by force; nothing of it is left.
     pub(crate) fn end(&self, cage: CageId, exit: &Exit) {
+        self.exited(cage, exit);
+        self.tell(cage, Source::Supervisor, &EventBody::CageGone {});
+    }
+
+    /// What the broker tells of it.
+    fn exited(&self, cage: CageId, exit: &Exit) {
         let ptys: Vec<PtyId> = {
             let mut state = self.state();
             let known = state.cages.get_mut(&cage).unwrap();
@@ -399,7 +419,6 @@ impl Fake {
             self.tell(cage, Source::Broker, &closed);
         }
         self.tell(cage, Source::Broker, &EventBody::CageExited { exit: exit.clone() });
-        self.tell(cage, Source::Supervisor, &EventBody::CageGone {});
     }
 
     /// Waits until the state is so.

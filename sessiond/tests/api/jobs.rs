@@ -60,6 +60,23 @@ fn a_job_runs_tells_its_events_and_leaves_its_scrollback() {
 }
 
 #[test]
+fn a_job_that_ends_before_its_start_is_told_has_run() {
+    run(async {
+        let daemon = Daemon::start().await;
+        daemon.fake.state().on_spawn = OnSpawn::RunAndEnd(exit(Some(7), None, Cause::Exited));
+        let session = daemon.session("bash").await;
+        let (status, told) = daemon.job(&session).await;
+        assert_eq!(status, 201, "{told}");
+        let view = daemon.state(&session, "ended").await;
+        assert_eq!(view["runs"][0]["state"], "done");
+        assert_eq!(view["runs"][0]["exit"]["code"], 7);
+        let kinds = daemon.kinds(&session).await;
+        let at = |kind: &str| kinds.iter().position(|it| it == kind);
+        assert!(at("run.started").is_some() && at("run.started") < at("run.ended"), "{kinds:?}");
+    });
+}
+
+#[test]
 fn a_refused_spawn_passes_its_error_and_ends_the_session() {
     run(async {
         let daemon = Daemon::start().await;

@@ -6,15 +6,22 @@ use crate::audit;
 use crate::suite::terminal::{broker, pids_of};
 use crate::suite::viewers::flood_bytes;
 use crate::talk::{daemon_pids, finish, number, start, text};
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use link::PidFd;
 use testkit::process::LIMIT;
 use testkit::{Sandbox, Terminal, pause};
 
 /// Goes on when it is let go.
-struct Stalled(PidFd);
+pub(super) struct Stalled(PidFd);
 
 impl Stalled {
+    /// Returns when every thread of it stands still.
+    pub(super) fn wholly(pid: i32) -> anyhow::Result<Self> {
+        let stalled = Self::pid(pid)?;
+        pause::until("it stands still", LIMIT, || threads_stopped(pid).ok()?.then_some(()))?;
+        Ok(stalled)
+    }
+
     fn pid(pid: i32) -> anyhow::Result<Self> {
         let handle = PidFd::open(pid)?;
         handle.signal(libc::SIGSTOP)?;
@@ -26,6 +33,17 @@ impl Drop for Stalled {
     fn drop(&mut self) {
         self.0.signal(libc::SIGCONT).ok();
     }
+}
+
+fn threads_stopped(pid: i32) -> anyhow::Result<bool> {
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = std::fs::read_to_string(thread?.path().join("stat"))?;
+        let (_name, rest) = text.rsplit_once(')').context("a stat line")?;
+        if !rest.trim_start().starts_with('T') {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// A program that answers each line, with its viewer; it ends with 5 at the end of its input.

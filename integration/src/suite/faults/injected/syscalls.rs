@@ -13,14 +13,19 @@ use testkit::process::LIMIT;
 use testkit::{Sandbox, Terminal, pause};
 
 /// strace over a process, until this is dropped.
-struct Strace {
+pub(super) struct Strace {
     child: Child,
     log: PathBuf,
 }
 
 impl Strace {
-    /// `threads`: of a process that has some, and starts none: those would be followed.
-    fn over(sandbox: &Sandbox, pid: i32, threads: bool, inject: &str) -> anyhow::Result<Self> {
+    /// `all`: its threads too, and whatever it starts from now on.
+    pub(super) fn over(
+        sandbox: &Sandbox,
+        pid: i32,
+        all: bool,
+        inject: &str,
+    ) -> anyhow::Result<Self> {
         need_root()?;
         if !Path::new("/usr/bin/strace").exists() {
             return Err(skip("needs strace"));
@@ -32,7 +37,7 @@ impl Strace {
         let words = ["-q", "-p", &pid_text, "-o", &log_text, "-e", &trace, "-e", &inject];
         let mut command = Command::new("/usr/bin/strace");
         command
-            .args(threads.then_some("-f"))
+            .args(all.then_some("-f"))
             .args(words)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -47,7 +52,7 @@ impl Strace {
     }
 
     /// How many calls were made to fail.
-    fn injected(&self) -> usize {
+    pub(super) fn injected(&self) -> usize {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         log.lines().filter(|line| line.contains("(INJECTED)")).count()
     }
