@@ -41,7 +41,10 @@ fn layout(sandbox: &Sandbox) -> anyhow::Result<()> {
         ["mews-supervisor", "mews-sessiond", "mews-ptybroker", "mews-layer", "mews-cage-init"]
     {
         let facts = std::fs::metadata(root.join("usr/libexec/mews").join(name))?;
-        ensure!((facts.uid(), facts.mode() & 0o7777) == (0, 0o755), "{name}");
+        // What runs under an operator's uid is executed by it, and not read.
+        let is_closed = ["mews-ptybroker", "mews-layer"].contains(&name);
+        let mode = if is_closed { 0o711 } else { 0o755 };
+        ensure!((facts.uid(), facts.mode() & 0o7777) == (0, mode), "{name}");
     }
     let mews = root.join("usr/bin/mews");
     for options in [&["--no-daemon"][..], &[]] {
