@@ -7,6 +7,7 @@
 use crate::entry::{Entry, Kind, look};
 use crate::path::join;
 use crate::problem::{At, Problem};
+use crate::report::PATHS_BYTES_MAX;
 use crate::tree::{Tree, is_absent, names};
 use crate::xattr::{self, Opaque};
 use nix::errno::Errno;
@@ -71,7 +72,8 @@ pub(crate) fn compare(
     new: View<'_>,
     known: Known<'_>,
 ) -> Result<Differences, Problem> {
-    let mut walk = Walk { old, new, known, done: Differences::default(), next: Vec::new() };
+    let (done, next) = (Differences::default(), Vec::new());
+    let mut walk = Walk { old, new, known, done, paths_bytes: 0, next };
     walk.next.push(Pair { path: Vec::new(), old: old.top()?, new: new.top()? });
     while let Some(pair) = walk.next.pop() {
         if walk.done.truncated {
@@ -110,6 +112,8 @@ struct Walk<'a> {
     new: View<'a>,
     known: Known<'a>,
     done: Differences,
+    /// Of what was found.
+    paths_bytes: usize,
     next: Vec<Pair>,
 }
 
@@ -128,6 +132,9 @@ impl Walk<'_> {
             }
         }
         for name in all {
+            if self.done.truncated {
+                break;
+            }
             let path = join(&pair.path, &name);
             let before = old.shown(&name, &path)?;
             let after = new.shown(&name, &path)?;
@@ -178,7 +185,8 @@ impl Walk<'_> {
             self.next.push(Pair { path: path.clone(), old: made_old, new: made_new });
         }
         if differs {
-            if self.done.found.len() == CHANGES_MAX {
+            self.paths_bytes += path.len();
+            if self.done.found.len() == CHANGES_MAX || self.paths_bytes > PATHS_BYTES_MAX {
                 self.done.truncated = true;
                 return Ok(());
             }

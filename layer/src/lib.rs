@@ -30,6 +30,7 @@ mod path;
 mod problem;
 mod program;
 mod remove;
+mod report;
 mod selection;
 mod store;
 mod swap;
@@ -40,6 +41,7 @@ mod xattr;
 
 pub use problem::Problem;
 pub use program::{Folders, perform, run};
+pub use report::REPORT_BYTES_MAX;
 
 use serde::{Deserialize, Serialize};
 use wire::{Arg, Changes, Copied, WireError, WorkspaceMode};
@@ -106,8 +108,9 @@ pub struct Measured {
     pub inodes: u64,
 }
 
+/// Written as sessiond is answered: see [`Report::has_lists`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "report", rename_all = "snake_case")]
+#[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Report {
     Done,
     Copied(Copied),

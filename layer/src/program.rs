@@ -82,7 +82,7 @@ pub fn perform(order: &Order, folders: Folders<'_>) -> Result<Report, Problem> {
         store::recover(layer)?;
     }
     let sides = || diff::Sides::open(*mode, *made, origin()?, layer);
-    Ok(match work {
+    let report = match work {
         Work::Fill => Report::Copied(store::fill(*mode, origin()?, layer)?),
         Work::Save => Report::Copied(store::save(*mode, layer, saved()?)?),
         Work::Restore => Report::Copied(store::restore(*mode, layer, saved()?)?),
@@ -101,7 +101,8 @@ pub fn perform(order: &Order, folders: Folders<'_>) -> Result<Report, Problem> {
             let Outcome { done, left } = discard::discard(&sides()?, paths)?;
             Report::Applied { done, left }
         }
-    })
+    };
+    Ok(report.shortened())
 }
 
 fn folder<'a>(fd: Option<BorrowedFd<'a>>, name: &str) -> Result<BorrowedFd<'a>, Problem> {

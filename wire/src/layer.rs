@@ -53,7 +53,7 @@ pub struct Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     pub changes: Vec<Change>,
-    /// More than [`CHANGES_MAX`]: the rest is not listed.
+    /// More than [`CHANGES_MAX`], or longer than a report may be: the rest is not listed.
     pub truncated: bool,
 }
 

@@ -51,6 +51,32 @@ fn paths_longer_than_a_system_call_takes_are_saved_restored_told_and_removed() {
     }
 }
 
+/// The caged program chooses how long a path is, and how many there are.
+#[test]
+fn a_report_of_many_long_paths_is_cut_where_it_would_be_too_large() {
+    let place = Place::new(Overlay, ":");
+    let top = place.path("layer/upper");
+    let deep = format!("{}/", "n".repeat(250)).repeat(12);
+    fs::create_dir_all(top.join(&deep)).unwrap();
+    for number in 0..6000 {
+        File::create(top.join(format!("{deep}{number:0200}"))).unwrap();
+    }
+    for work in [Work::Diff, Work::Apply { paths: vec![] }] {
+        let report = place.order(work);
+        assert!(serde_json::to_vec(&report).unwrap().len() <= layer::REPORT_BYTES_MAX);
+        let (Report::Changes(list) | Report::Applied { done: list, .. }) = &report else {
+            panic!("it is no list")
+        };
+        assert!(list.truncated && list.changes.len() > 3000, "{}", list.changes.len());
+    }
+    // The rest comes with the next one.
+    let Report::Applied { done, .. } = place.order(Work::Apply { paths: vec![] }) else {
+        panic!("it is no list")
+    };
+    assert!(!done.truncated && !done.changes.is_empty());
+    assert!(place.changes(Work::Diff).is_empty());
+}
+
 /// `Remove` for any folder.
 fn empty(place: &Place, folder: File) {
     use std::os::fd::AsFd;
