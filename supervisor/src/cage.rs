@@ -46,6 +46,8 @@ pub(crate) struct Cage {
     broker: RefCell<Option<Rc<BrokerLink>>>,
     handles: RefCell<Handles>,
     ending: Cell<Option<Cause>>,
+    /// For people, where there is more to say of that than its broker will.
+    ending_words: RefCell<Option<String>>,
     unreachable: RefCell<Option<Unreachable>>,
     record_is_late: Cell<bool>,
     /// Suspend and resume, one at a time.
@@ -73,6 +75,7 @@ impl Cage {
             broker: RefCell::default(),
             handles: RefCell::default(),
             ending: Cell::new(None),
+            ending_words: RefCell::default(),
             unreachable: RefCell::default(),
             record_is_late: Cell::new(false),
             turns: Mutex::default(),
@@ -93,6 +96,12 @@ impl Cage {
     pub(crate) fn step(&self, moment: Moment) {
         let next = phase::step(self.phase(), moment);
         self.phase.send_if_modified(|phase| std::mem::replace(phase, next) != next);
+    }
+
+    /// Returns at its next phase.
+    pub(crate) async fn phase_moves(&self) {
+        // The sender is in `self`, which outlives this wait.
+        let _never_closed = self.phase.subscribe().changed().await;
     }
 
     /// Suspend and resume take turns.
@@ -174,6 +183,14 @@ impl Cage {
 
     pub(crate) fn ending(&self) -> Option<Cause> {
         self.ending.get()
+    }
+
+    pub(crate) fn set_ending_words(&self, words: String) {
+        self.ending_words.replace(Some(words));
+    }
+
+    pub(crate) fn ending_words(&self) -> Option<String> {
+        self.ending_words.borrow().clone()
     }
 
     pub(crate) fn folder(&self) -> &OwnedFd {

@@ -6,7 +6,13 @@ use crate::layers;
 use crate::stats;
 use crate::supervisor::Supervisor;
 use crate::suspend;
-use link::{failpoint, memfd};
+use link::failpoint;
+use nix::fcntl::{FcntlArg, fcntl};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
 use wire::broker::{BrokerRequest, BrokerState};
 use wire::supervisor::{Phase, PtyState};
 use wire::{
@@ -16,6 +22,11 @@ use wire::{
 
 /// Of one screen, in a checkpoint.
 const SCREEN_BYTES_MAX: usize = 64 << 10;
+/// Of what a broker, which may not be ours any more, says of one screen, from its end: the last lines
+/// are in there.
+const TEXT_BYTES_MAX: u64 = 4 << 20;
+/// A broker answers at once; a checkpoint does not wait for one that is stopped.
+const DEADLINE: Duration = Duration::from_secs(10);
 /// Rows of what has no terminal.
 const ROWS: u16 = 24;
 
@@ -66,8 +77,7 @@ fn spec(supervisor: &Supervisor, cage: &Cage) -> Option<SpawnSpec> {
 }
 
 async fn ptys(cage: &Cage) -> Result<Vec<PtyCheckpoint>, WireError> {
-    let broker = cage.broker()?;
-    let (state, _fds) = broker.call(&BrokerRequest::State, &[]).await?;
+    let (state, _fds) = ask(cage, &BrokerRequest::State).await?;
     let state: BrokerState = control::typed(state)?;
     let mut kept = Vec::new();
     for pty in state.ptys.into_iter().filter(|pty| pty.exit.is_none()) {
@@ -80,14 +90,35 @@ async fn ptys(cage: &Cage) -> Result<Vec<PtyCheckpoint>, WireError> {
 
 async fn screen(cage: &Cage, pty: &PtyState) -> Result<String, WireError> {
     let request = BrokerRequest::Scrollback { pty: pty.pty, form: ScrollbackForm::Rendered };
-    let (_null, fds) = cage.broker()?.call(&request, &[]).await?;
+    let (_null, fds) = ask(cage, &request).await?;
     let Some(fd) = fds.into_iter().next() else { return Ok(String::new()) };
-    let bytes = memfd::read(fd, 1 << 30).map_err(|error| {
+    let bytes = last_bytes(fd, TEXT_BYTES_MAX).map_err(|error| {
         WireError::new(ErrorCode::Internal, format!("the screen of {}: {error}", pty.pty))
     })?;
     let text = String::from_utf8_lossy(&bytes);
     let rows = usize::from(pty.size.map_or(ROWS, |size| size.rows));
     Ok(last_lines(&text, rows))
+}
+
+async fn ask(
+    cage: &Cage,
+    request: &BrokerRequest,
+) -> Result<(serde_json::Value, Vec<OwnedFd>), WireError> {
+    let broker = cage.broker()?;
+    let asked = tokio::time::timeout(DEADLINE, broker.call(request, &[]));
+    asked.await.map_err(|_late| {
+        WireError::new(ErrorCode::Internal, "the cage's broker does not answer; nothing is kept")
+    })?
+}
+
+/// Of a memory file. Nothing else is read: a pipe or a file of FUSE could make us wait.
+fn last_bytes(fd: OwnedFd, bytes_max: u64) -> io::Result<Vec<u8>> {
+    fcntl(&fd, FcntlArg::F_GET_SEALS)?;
+    let file = File::from(fd);
+    let length = file.metadata()?.len();
+    let mut bytes = vec![0; usize::try_from(length.min(bytes_max)).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, length.saturating_sub(bytes_max))?;
+    Ok(bytes)
 }
 
 /// The last lines of a text, as far as they fit.
@@ -106,6 +137,21 @@ fn last_lines(text: &str, rows: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use link::memfd;
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+
+    #[test]
+    fn of_a_text_without_end_only_the_end_is_read() {
+        let text = memfd::sealed("screen", b"first\nlast").unwrap();
+        assert_eq!(last_bytes(text.try_clone().unwrap(), 4).unwrap(), b"last");
+        assert_eq!(last_bytes(text, 100).unwrap(), b"first\nlast");
+        let file = File::from(memfd_create("screen", MFdFlags::MFD_CLOEXEC).unwrap());
+        file.set_len(1 << 40).unwrap();
+        assert_eq!(last_bytes(file.into(), 4 << 20).unwrap().len(), 4 << 20);
+        // Nobody would ever write to it.
+        let (pipe, _theirs) = io::pipe().unwrap();
+        assert!(last_bytes(pipe.into(), 4).is_err());
+    }
 
     #[test]
     fn a_screen_is_the_last_lines() {

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use wire::broker::BrokerRequest;
 use wire::supervisor::Phase;
-use wire::{Cause, ErrorCode, WireError};
+use wire::{Cause, ErrorCode, EventBody, WireError};
 
 /// A broker that does not take the cause in this time does not hold up a kill.
 const TELL_BROKER: Duration = Duration::from_millis(500);
@@ -39,6 +39,31 @@ pub(crate) async fn kill(
     announce(cage, cause).await;
     failpoint::reach("kill.announced");
     finish(cage).await
+}
+
+/// A limit that a cage has passed, and its words for people.
+#[derive(Debug)]
+pub(crate) struct Over {
+    pub(crate) cause: Cause,
+    pub(crate) limit: &'static str,
+    pub(crate) words: String,
+}
+
+/// Kills for a limit that its broker does not enforce, or cannot be told of.
+pub(crate) async fn enforce(supervisor: &Supervisor, cage: &Cage, over: Over) {
+    if matches!(cage.phase(), Phase::Ending | Phase::Gone) || cage.record().doomed.is_some() {
+        return;
+    }
+    let Over { cause, limit, words } = over;
+    tracing::warn!(cage = %cage.id, limit, "its broker does not end it; it is killed");
+    cage.set_ending_words(format!("{limit}: {words}"));
+    let body = EventBody::CageLimit { limit: limit.to_owned(), message: words };
+    if !cage.broker_events().iter().any(|event| event.body().as_ref() == Some(&body)) {
+        cage.tell_end(&body);
+    }
+    if let Err(error) = kill(supervisor, cage, cause).await {
+        tracing::error!(cage = %cage.id, %error, "a cage that is to end does not");
+    }
 }
 
 /// SIGTERM, 5 s, SIGKILL. Who stands still goes on for that.

@@ -13,6 +13,7 @@ mod record;
 mod worker;
 
 pub(crate) use record::Layer;
+pub(crate) use worker::Places;
 
 use crate::admission::Operator;
 use crate::cage::Cage;
@@ -24,8 +25,10 @@ use ::layer::{Measured, Report, Work};
 use link::failpoint;
 use record::Facts;
 use std::io;
-use std::path::Path;
-use wire::supervisor::{LayerAnswer, LayerRequest, LayerState};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use wire::supervisor::{LayerRequest, LayerState};
 use wire::{CheckpointId, Copied, ErrorCode, EventBody, SessionId, WireError, WorkspaceMode};
 
 /// The layer that a cage of this plan works in: the session's, made if there is none yet.
@@ -93,11 +96,7 @@ fn words(mode: WorkspaceMode) -> &'static str {
 }
 
 /// The living cage that works in a session's layer.
-fn holder(
-    supervisor: &Supervisor,
-    session: SessionId,
-    but: Option<&Cage>,
-) -> Option<std::rc::Rc<Cage>> {
+fn holder(supervisor: &Supervisor, session: SessionId, but: Option<&Cage>) -> Option<Rc<Cage>> {
     let mut living = supervisor.living().into_iter();
     living.find(|cage| {
         cage.record().session == session
@@ -174,13 +173,14 @@ pub(crate) fn owner(supervisor: &Supervisor, session: SessionId) -> Option<u32> 
     Some(layer.facts.operator)
 }
 
-/// What an operator asks of the layer of a session of theirs.
+/// What an operator asks of the layer of a session of theirs: a memfd with a
+/// [`wire::supervisor::LayerAnswer`].
 pub(crate) async fn work(
     supervisor: &Supervisor,
     session: SessionId,
     operator: &Operator,
     request: LayerRequest,
-) -> Result<LayerAnswer, WireError> {
+) -> Result<OwnedFd, WireError> {
     let _turn = supervisor.layer_turn(session).await;
     let layer = Layer::find(&supervisor.host.dirs, session).map_err(internal)?;
     let layer = layer.ok_or_else(no_layer)?;
@@ -211,12 +211,7 @@ pub(crate) async fn work(
         let words = "the files of this checkpoint are not kept any more";
         return Err(WireError::new(ErrorCode::Gone, words));
     }
-    match worker::run(supervisor, &layer, made, work, saved.as_deref()).await? {
-        Report::Done | Report::Copied(_) | Report::Measured(_) => Ok(LayerAnswer::Done),
-        Report::Changes(changes) => Ok(LayerAnswer::Changes(changes)),
-        Report::Applied { done, left } => Ok(LayerAnswer::Applied { done, left }),
-        Report::Failed(error) => Err(error),
-    }
+    worker::answer(supervisor, &layer, made, work, saved.as_deref()).await
 }
 
 /// An act of an admin on what is another's is never without a trace: an event of the session's newest
@@ -240,12 +235,13 @@ fn record(
     }
 }
 
-/// What the layer of a session takes on the disk. Absent: it has none.
+/// What the layer of a session takes on the disk. Absent: it has none. Whatever the operator does to
+/// hold it up: there is an answer within minutes.
 pub(crate) async fn measure(
     supervisor: &Supervisor,
     session: SessionId,
 ) -> Result<Option<Measured>, WireError> {
-    let _turn = supervisor.layer_turn(session).await;
+    let _turn = worker::soon(supervisor.layer_turn(session)).await?;
     let layer = Layer::find(&supervisor.host.dirs, session).map_err(internal)?;
     let Some((layer, made)) = layer.and_then(|layer| layer.facts.made.map(|made| (layer, made)))
     else {
@@ -325,6 +321,9 @@ pub(crate) async fn forget(
     for saved in layer.saved().map_err(internal)? {
         remove(supervisor, &layer, &layer.checkpoint(saved)).await?;
     }
+    for unfinished in layer.half_saved().map_err(internal)? {
+        remove(supervisor, &layer, &unfinished).await?;
+    }
     layer.clear_work(&supervisor.host).map_err(storage)?;
     remove(supervisor, &layer, &layer.live()).await?;
     // The record goes last: while it is there, everything else has an owner.
@@ -342,24 +341,33 @@ pub(crate) async fn forget_all(supervisor: &Supervisor) {
     }
 }
 
-/// What an earlier supervisor left: uids in use, checkpoints that were never whole.
+/// What an earlier supervisor left: uids in use, checkpoints that were never whole. Those are removed by
+/// and by: an operator can hold that up, and everybody else waits for us.
 ///
 /// # Errors
 /// The folder of layers cannot be read.
-pub(crate) async fn take_over(supervisor: &Supervisor) -> io::Result<()> {
+pub(crate) fn take_over(supervisor: &Rc<Supervisor>) -> io::Result<()> {
     for layer in Layer::all(&supervisor.host.dirs)? {
         supervisor.layer_uids.borrow_mut().insert(layer.facts.session, layer.facts.uid);
         if let Some(uids) = supervisor.uids.borrow_mut().as_mut() {
             uids.adopt(layer.facts.uid);
         }
-        for path in layer.half_saved()? {
-            tracing::info!(path = %path.display(), "a checkpoint that was never whole");
-            if let Err(error) = remove(supervisor, &layer, &path).await {
-                tracing::error!(%error, "it is left");
-            }
+        let half_saved = layer.half_saved()?;
+        if !half_saved.is_empty() {
+            tokio::task::spawn_local(clear_up(Rc::clone(supervisor), layer, half_saved));
         }
     }
     Ok(())
+}
+
+async fn clear_up(supervisor: Rc<Supervisor>, layer: Layer, half_saved: Vec<PathBuf>) {
+    let _turn = supervisor.layer_turn(layer.facts.session).await;
+    for path in half_saved {
+        tracing::info!(path = %path.display(), "a checkpoint that was never whole");
+        if let Err(error) = remove(&supervisor, &layer, &path).await {
+            tracing::error!(%error, "it is left");
+        }
+    }
 }
 
 async fn remove(supervisor: &Supervisor, layer: &Layer, folder: &Path) -> Result<(), WireError> {

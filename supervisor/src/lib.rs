@@ -53,6 +53,7 @@ mod trail;
 mod uids;
 mod unreachable;
 mod upstream;
+mod walltime;
 mod workspace;
 
 use ::cage::cgroup::Layout;

@@ -77,7 +77,7 @@ fn fate(record: &Record, broker_lives: bool, group_found: bool) -> Fate {
 /// # Errors
 /// The folder of records cannot be read.
 pub(crate) async fn run(supervisor: &Rc<Supervisor>) -> io::Result<()> {
-    layers::take_over(supervisor).await?;
+    layers::take_over(supervisor)?;
     files::remove_unfinished(&supervisor.host.dirs.sup_state())?;
     let records = Record::load_all(&supervisor.host.dirs.sup_state())?;
     let mut cgroups: HashMap<CageId, CageCgroup> =
@@ -120,13 +120,16 @@ async fn take_over(
             driver::remove_groups(&cage);
             keep(supervisor, &cage).await;
         }
-        Fate::Adopt => match connect(supervisor, &cage).await {
-            Ok(notices) => adopt(supervisor, &cage, notices).await,
-            Err(Missed::Dead) => bury(supervisor, &cage).await,
-            Err(_unheard) if never_began(&cage) => discard(supervisor, &cage).await,
-            Err(Missed::Foreign(theirs)) => unreachable::foreign(supervisor, &cage, theirs),
-            Err(Missed::Silent(opening)) => unreachable::silent(supervisor, &cage, opening),
-        },
+        Fate::Adopt => {
+            driver::watch_limits(supervisor, &cage);
+            match connect(supervisor, &cage).await {
+                Ok(notices) => adopt(supervisor, &cage, notices).await,
+                Err(Missed::Dead) => bury(supervisor, &cage).await,
+                Err(_unheard) if never_began(&cage) => discard(supervisor, &cage).await,
+                Err(Missed::Foreign(theirs)) => unreachable::foreign(supervisor, &cage, theirs),
+                Err(Missed::Silent(opening)) => unreachable::silent(supervisor, &cage, opening),
+            }
+        }
         Fate::Bury if never_began(&cage) => discard(supervisor, &cage).await,
         Fate::Bury => bury(supervisor, &cage).await,
         Fate::Discard => discard(supervisor, &cage).await,
@@ -383,6 +386,7 @@ mod tests {
             gone,
             exit: None,
             suspended: None,
+            stood_ms: 0,
             limits: None,
             limits_meant: None,
             doomed: None,

@@ -210,7 +210,7 @@ pub(crate) async fn layer(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
     let request: LayerRequest = read_json(call.take_fd()?)?;
     let operator = call.operator.ok_or_else(mixed_up)?;
     let answer = layers::work(&supervisor, session, &operator, request).await?;
-    Ok((Value::Null, vec![write_json(&answer)?]))
+    Ok((Value::Null, vec![answer]))
 }
 
 pub(crate) async fn layers(supervisor: Rc<Supervisor>, _call: Call) -> Reply {

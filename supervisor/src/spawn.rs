@@ -184,6 +184,7 @@ fn register(
         gone: false,
         exit: None,
         suspended: None,
+        stood_ms: 0,
         limits: None,
         limits_meant: None,
         doomed: None,
@@ -331,7 +332,10 @@ fn make_cgroup(supervisor: &Supervisor, cage: &Cage, plan: &CagePlan) -> Result<
 /// have gone is killed by it, so the record must not come after the act.
 async fn go(supervisor: &Supervisor, cage: &Cage) -> Result<(), Failure> {
     let broker = cage.broker().map_err(|error| Failure::new("broker", error))?;
-    cage.update(|record| record.went = true);
+    cage.update(|record| {
+        record.went = true;
+        record.stood_ms = u64::try_from(clock::now_ms() - record.started_at_ms).unwrap_or(0);
+    });
     supervisor.try_save(cage).map_err(|error| {
         cage.update(|record| record.went = false);
         Failure::new("record", format!("it cannot be written: {error}"))

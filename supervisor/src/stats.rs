@@ -21,7 +21,7 @@ pub(crate) async fn of(cage: &Cage) -> Stats {
     };
     stats.at_ms = clock::now_ms();
     let limit_bytes = cage.limits().and_then(|limits| limits.output_bytes);
-    match broker_state(cage)
+    match broker_state(cage, SOON)
         .await
         .map(|state| (state.ran_ms, state.output_bytes))
         .or_else(|| last(cage))
@@ -46,9 +46,14 @@ fn last(cage: &Cage) -> Option<(u64, u64)> {
     Some((ran_ms, record.ptys.iter().map(|pty| pty.seq).sum()))
 }
 
-async fn broker_state(cage: &Cage) -> Option<BrokerState> {
+/// How long it ran, by its broker's clock, if that answers.
+pub(crate) async fn ran(cage: &Cage, deadline: Duration) -> Option<Duration> {
+    broker_state(cage, deadline).await.map(|state| Duration::from_millis(state.ran_ms))
+}
+
+async fn broker_state(cage: &Cage, deadline: Duration) -> Option<BrokerState> {
     let broker = cage.broker().ok()?;
     let asked = broker.call(&BrokerRequest::State, &[]);
-    let (value, _fds) = tokio::time::timeout(SOON, asked).await.ok()?.ok()?;
+    let (value, _fds) = tokio::time::timeout(deadline, asked).await.ok()?.ok()?;
     control::typed(value).ok()
 }

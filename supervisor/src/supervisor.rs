@@ -7,6 +7,7 @@ use crate::cage::record::Record;
 use crate::files;
 use crate::grants::Grants;
 use crate::host::{Host, Mode};
+use crate::layers::Places;
 use crate::programs::Programs;
 use crate::pump::Dirty;
 use crate::uids::Uids;
@@ -58,6 +59,7 @@ pub(crate) struct Supervisor {
     /// Whose layers' files still belong to a uid.
     pub(crate) layer_uids: RefCell<BTreeMap<SessionId, u32>>,
     layer_turns: RefCell<BTreeMap<SessionId, Arc<Mutex<()>>>>,
+    pub(crate) layer_places: Places,
     cages: RefCell<BTreeMap<CageId, Rc<Cage>>>,
     stop: watch::Sender<Option<Stop>>,
     /// sessiond's API listener, as its hello brought it.
@@ -100,6 +102,7 @@ impl Supervisor {
             claims: RefCell::default(),
             layer_uids: RefCell::default(),
             layer_turns: RefCell::default(),
+            layer_places: Places::default(),
             cages: RefCell::default(),
             stop: watch::Sender::new(None),
             api_listener: RefCell::default(),

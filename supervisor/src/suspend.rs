@@ -212,10 +212,18 @@ fn remember(
     cage: &Cage,
     suspended: Option<Suspended>,
 ) -> Result<(), WireError> {
-    let before = cage.record().suspended;
-    cage.update(|record| record.suspended = suspended);
+    let (before, stood_ms) = (cage.record().suspended, cage.record().stood_ms);
+    let over = before.as_ref().filter(|_| suspended.is_none());
+    let more_ms = over.map_or(0, |before| u64::try_from(now_ms() - before.at_ms).unwrap_or(0));
+    cage.update(|record| {
+        record.suspended = suspended;
+        record.stood_ms = stood_ms.saturating_add(more_ms);
+    });
     supervisor.try_save(cage).map_err(|error| {
-        cage.update(|record| record.suspended = before);
+        cage.update(|record| {
+            record.suspended = before;
+            record.stood_ms = stood_ms;
+        });
         let words = format!("the cage's record cannot be written: {error}");
         WireError::new(ErrorCode::StorageUnavailable, words)
     })

@@ -135,7 +135,8 @@ async fn finish(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
     let killed = cage.ending();
     match (written_exit(cage).await, killed) {
         (Some(exit), Some(cause)) if exit.cause == Cause::StatusLost => {
-            tell_killed(cage, Exit { cause, ..exit });
+            let message = cage.ending_words().or(exit.message);
+            tell_killed(cage, Exit { cause, message, ..exit });
         }
         (Some(exit), _) => {
             cage.update(|record| record.exit = Some(exit));

@@ -5,6 +5,7 @@
 //! measured ends too: a wall that cannot be looked at does not stand.
 
 use crate::cage::Cage;
+use crate::ending::{self, Over};
 use crate::layers;
 use crate::supervisor::Supervisor;
 use ::cage::plan::Limits;
@@ -14,7 +15,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use wire::broker::BrokerRequest;
 use wire::supervisor::Phase;
-use wire::{ErrorCode, WireError, WorkspaceMode};
+use wire::{Cause, ErrorCode, WireError, WorkspaceMode};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -22,7 +23,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_PER_LOOK: u32 = 20;
 /// Failed looks in a row: a file that is in the way may go.
 const FAILED_MAX: u32 = 3;
-/// A broker answers at once.
+/// A look that was held up is not followed by hours without one.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A broker kills at once.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Looks until the cage is gone.
@@ -52,9 +55,11 @@ pub(crate) async fn watch(supervisor: Rc<Supervisor>, cage: Rc<Cage>) {
             }
         };
         if let Some((limit, message)) = over {
-            end(&cage, limit, message).await;
+            end(&supervisor, &cage, limit, message).await;
         }
-        pause = PAUSE.max(began.elapsed() * PAUSE_PER_LOOK);
+        // One that failed says nothing of how long a look takes.
+        let look = if failed == 0 { began.elapsed() } else { Duration::ZERO };
+        pause = (look * PAUSE_PER_LOOK).clamp(PAUSE, PAUSE_MAX);
     }
 }
 
@@ -104,13 +109,18 @@ fn size(bytes: u64) -> String {
     Bytes(bytes).to_string()
 }
 
-/// The broker kills, so that the exit has the cause and the words whoever lives then.
-async fn end(cage: &Cage, limit: &str, message: String) {
-    let Ok(broker) = cage.broker() else { return };
-    let request = BrokerRequest::OverLimit { limit: limit.to_owned(), message };
-    let asked = broker.call(&request, &[]);
-    if tokio::time::timeout(DEADLINE, asked).await.is_err() {
-        tracing::warn!(cage = %cage.id, limit, "its broker does not answer");
+/// The broker kills, so that the exit has the cause and the words whoever lives then. One that is
+/// stopped, or cannot be told, does not: then we do.
+async fn end(supervisor: &Supervisor, cage: &Cage, limit: &'static str, message: String) {
+    let request = BrokerRequest::OverLimit { limit: limit.to_owned(), message: message.clone() };
+    let ended = async {
+        cage.broker()?.call(&request, &[]).await?;
+        cage.gone().await;
+        Ok::<_, WireError>(())
+    };
+    if !matches!(tokio::time::timeout(DEADLINE, ended).await, Ok(Ok(()))) {
+        let over = Over { cause: Cause::Limit, limit, words: message };
+        ending::enforce(supervisor, cage, over).await;
     }
 }
 

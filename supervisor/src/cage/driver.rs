@@ -12,7 +12,7 @@ use crate::launch;
 use crate::reconcile;
 use crate::stats;
 use crate::supervisor::Supervisor;
-use crate::workspace;
+use crate::{walltime, workspace};
 use link::{PidFd, failpoint};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -33,7 +33,15 @@ pub(crate) async fn run(
     cage: Rc<Cage>,
     notices: Receiver<BrokerNotice>,
 ) {
+    watch_limits(&supervisor, &cage);
     run_adopted(supervisor, cage, notices, None).await;
+}
+
+/// The limits that are looked after from here, whether or not its broker can be talked to. Until the cage
+/// is gone.
+pub(crate) fn watch_limits(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>) {
+    tokio::task::spawn_local(workspace::watch(Rc::clone(supervisor), Rc::clone(cage)));
+    tokio::task::spawn_local(walltime::watch(Rc::clone(supervisor), Rc::clone(cage)));
 }
 
 /// The same for a cage that was found; its broker may have told the exit to an earlier supervisor.
@@ -43,8 +51,6 @@ pub(crate) async fn run_adopted(
     mut notices: Receiver<BrokerNotice>,
     state: Option<BrokerState>,
 ) {
-    // It ends when the cage is gone.
-    tokio::task::spawn_local(workspace::watch(Rc::clone(&supervisor), Rc::clone(&cage)));
     let told = match state.and_then(|state| state.exit) {
         Some(exit) => Some(exit),
         None => exit_told(&supervisor, &cage, &mut notices).await,
@@ -168,7 +174,10 @@ fn lost_exit(cage: &Cage) -> Exit {
         signal: Some(9),
         core: false,
         cause: ending.unwrap_or(Cause::BrokerLost),
-        message: Some("the cage's broker died; the cage was killed".to_owned()),
+        message: Some(
+            cage.ending_words()
+                .unwrap_or_else(|| "the cage's broker died; the cage was killed".to_owned()),
+        ),
         usage: Usage::default(),
     }
 }

@@ -99,6 +99,9 @@ pub(crate) struct Record {
     /// From the intent to suspend it until it goes on.
     #[serde(default, deserialize_with = "understood")]
     pub(crate) suspended: Option<Suspended>,
+    /// How long it did not run: while it was built, and suspended.
+    #[serde(default, deserialize_with = "understood")]
+    pub(crate) stood_ms: u64,
     /// Those in effect, if they are no more those of the plan.
     #[serde(default, deserialize_with = "understood")]
     pub(crate) limits: Option<Limits>,
