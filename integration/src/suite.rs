@@ -15,6 +15,7 @@ mod limits;
 mod operators;
 mod packaging;
 mod restart;
+mod stopper;
 mod suspend;
 mod system;
 pub(crate) mod terminal;

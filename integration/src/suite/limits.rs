@@ -3,6 +3,7 @@
 mod clocks;
 mod kernel;
 mod living;
+mod stopped;
 mod workspace;
 
 use super::cage::cgroup_file;
@@ -24,7 +25,7 @@ pub(crate) fn tests() -> Vec<Test> {
         tests.push(Test::new(name("output_is_told"), move |s| output(s, mode)));
         tests.push(Test::new(name("workspace_bytes"), move |s| workspace::bytes(s, mode)));
     }
-    let rest: [(&str, Body); 30] = [
+    let rest: [(&str, Body); 34] = [
         ("of_a_run_by_flags", by_flags),
         ("keys_are_a_sign_of_life", keys),
         ("idle_stands_while_paused", idle_paused),
@@ -44,6 +45,10 @@ pub(crate) fn tests() -> Vec<Test> {
         ("workspace_bytes_of_a_living_cage", workspace::living),
         ("workspace_without_a_layer", workspace::direct),
         ("workspace_modes_stay", workspace::modes_stay),
+        ("walltime_of_a_stopped_broker", stopped::walltime),
+        ("workspace_of_a_stopped_broker", stopped::workspace),
+        ("workspace_of_an_unreachable_cage", stopped::unreachable),
+        ("workspace_whose_measuring_is_stopped", stopped::measuring),
         ("shown", shown),
         ("changed_on_a_living_cage", changed),
         ("changes_refused_by_name", refused),
