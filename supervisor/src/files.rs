@@ -214,7 +214,7 @@ mod tests {
     fn only_regular_files_of_the_cage_within_the_cap_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        let uid = nix::unistd::geteuid().as_raw();
+        let uid = geteuid().as_raw();
         std::fs::write(path("good"), b"hello").unwrap();
         std::fs::write(path("linked"), b"x").unwrap();
         std::fs::hard_link(path("linked"), path("hard")).unwrap();
