@@ -124,6 +124,33 @@ pub async fn start_granted(
     .await
 }
 
+/// Whether [`start`] would be let through now; nothing is changed.
+///
+/// # Errors
+/// What the supervisor would refuse it for.
+pub async fn would_start(
+    app: &App,
+    caller: &Caller,
+    session: &SessionRow,
+    job: &JobRequest,
+) -> Result<(), WireError> {
+    check(&job.exec)?;
+    let spec = SpawnSpec {
+        session: session.id,
+        run: RunId::new(),
+        cage: CageId::new(),
+        pty: PtyId::new(),
+        name: session.name.clone(),
+        policy: job.policy.clone(),
+        overrides: job.overrides.clone(),
+        workspace: session.folder.as_str().into(),
+        exec: job.exec.clone(),
+    };
+    let fds = vec![caller.authority()?, memfd("dry run", &spec).map_err(WireError::from)?];
+    let reply = app.link.current()?.request(&SupervisorRequest::DryRun, fds).await;
+    reply.map(drop).map_err(WireError::from)
+}
+
 /// Who starts something, and by what right.
 struct Starter {
     /// Whose connection it is.

@@ -280,7 +280,9 @@ impl Fake {
             SupervisorRequest::Shutdown { .. } => Ok((json!({ "living": 0 }), Vec::new())),
             SupervisorRequest::DryRun => match self.state().on_spawn.clone() {
                 OnSpawn::Refuse(error) => Err(error),
-                OnSpawn::Run | OnSpawn::RunAndBreak | OnSpawn::Break => plain,
+                OnSpawn::Run | OnSpawn::RunAndEnd(_) | OnSpawn::RunAndBreak | OnSpawn::Break => {
+                    plain
+                }
             },
             SupervisorRequest::Input { .. }
             | SupervisorRequest::Resize { .. }
