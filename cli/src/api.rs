@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use wire::api::{BASE, ErrorBody, Ready, Resolved, SessionState, SessionView, UPGRADE};
 use wire::dirs::Dirs;
 use wire::supervisor::Phase;
-use wire::{AttachOptions, CageId, ErrorCode, Exit, PtyId, SessionId, WireError};
+use wire::{AttachOptions, CageId, ErrorCode, Exit, GrantKey, PtyId, SessionId, WireError};
 
 /// How often a request that changes nothing twice is sent again when a daemon dies under it.
 const TRIES: u32 = 5;
@@ -29,6 +29,8 @@ pub(crate) struct Api {
     starts: Starts,
     /// Root's, and we are not root: whoever runs them brings them back.
     foreign: bool,
+    /// What opens a grant.
+    key: Option<GrantKey>,
     idle: Mutex<Option<Connection>>,
 }
 
@@ -59,6 +61,11 @@ impl Api {
         Self::at(Starts::IfUsed)
     }
 
+    /// For what is started by a grant.
+    pub(crate) fn by_key(key: GrantKey) -> Self {
+        Self { key: Some(key), ..Self::starting() }
+    }
+
     /// A client that only talks to daemons that are there already.
     pub(crate) fn without_start() -> Self {
         Self::at(Starts::Never)
@@ -69,7 +76,7 @@ impl Api {
         let dirs = place::dirs();
         let foreign = place::is_foreign(&dirs);
         let starts = if foreign { Starts::Never } else { starts };
-        Self { dirs, starts, foreign, idle: Mutex::new(None) }
+        Self { dirs, starts, foreign, key: None, idle: Mutex::new(None) }
     }
 
     pub(crate) fn dirs(&self) -> &Dirs {
@@ -242,7 +249,7 @@ impl Api {
         let mut connection = self.dial().await?;
         let path = full("/readyz");
         let reply = connection
-            .request("GET", &path, "application/json", Bytes::new())
+            .request("GET", &path, None, Bytes::new())
             .await
             .map_err(|error| lost(&error))?;
         typed(&reply).map_err(|_no_answer| refused(&reply))
@@ -259,7 +266,7 @@ impl Api {
         let mut tries = 0;
         loop {
             let mut connection = self.connection().await?;
-            let answer = connection.request(method, &path, "application/json", body.clone()).await;
+            let answer = connection.request(method, &path, self.key.as_ref(), body.clone()).await;
             let failure = match answer {
                 Ok(reply) if reply.status < 400 => {
                     *self.idle.lock().await = Some(connection);

@@ -8,6 +8,7 @@ use hyper_util::rt::TokioIo;
 use std::io;
 use std::os::fd::OwnedFd;
 use tokio::net::UnixStream;
+use wire::GrantKey;
 use wire::api::{RESOLVED, Resolved};
 
 /// A connection that takes the next request when the last one is answered.
@@ -43,18 +44,20 @@ impl Connection {
         &mut self,
         method: &str,
         path: &str,
-        kind: &str,
+        key: Option<&GrantKey>,
         body: Bytes,
     ) -> io::Result<Reply> {
         self.0.ready().await.map_err(io::Error::other)?;
-        let request = http::Request::builder()
+        let mut request = http::Request::builder()
             .method(method)
             .uri(path)
             .header("host", "mews")
             .header(wire::hello::HEADER, hello::header())
-            .header("content-type", kind)
-            .body(Full::new(body))
-            .map_err(io::Error::other)?;
+            .header("content-type", "application/json");
+        if let Some(key) = key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        let request = request.body(Full::new(body)).map_err(io::Error::other)?;
         let response = self.0.send_request(request).await.map_err(io::Error::other)?;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.map_err(io::Error::other)?.to_bytes();

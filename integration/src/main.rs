@@ -9,6 +9,7 @@ mod audit;
 mod bench;
 mod hostile;
 mod nemesis;
+mod rude;
 mod runner;
 mod suite;
 mod talk;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     }
     match args.first().map(String::as_str) {
         Some("ask") => return ask(args.get(1..).unwrap_or_default()),
+        Some("rude") => return rude::main(args.get(1..).unwrap_or_default()),
         Some("nemesis") => return nemesis::main(args.get(1..).unwrap_or_default()),
         Some("hold") => return hostile::hold(args.get(1).map_or("", String::as_str)),
         Some("hostile") => return hostile::run(),
@@ -44,10 +46,10 @@ fn main() -> ExitCode {
     if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// `ask SOCKET METHOD PATH BODY`: one request as whoever runs this; status, then the body.
+/// `ask SOCKET METHOD PATH BODY KEY`: one request as whoever runs this; status, then the body.
 fn ask(args: &[String]) -> ExitCode {
-    let [socket, method, path, body] = args else { return ExitCode::from(2) };
-    match testkit::api::ask(std::path::Path::new(socket), method, path, body) {
+    let [socket, method, path, body, key] = args else { return ExitCode::from(2) };
+    match testkit::api::ask_by_key(std::path::Path::new(socket), (method, path), key, body) {
         Ok((status, body)) => {
             println!("{status}\n{body}");
             ExitCode::SUCCESS

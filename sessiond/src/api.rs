@@ -13,6 +13,7 @@ mod limits;
 mod projects;
 mod ptys;
 mod resolve;
+pub mod room;
 mod runs;
 mod sessions;
 mod system;

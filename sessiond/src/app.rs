@@ -1,14 +1,13 @@
 //! What every request needs: the store, the link, and who we are.
 
 use crate::access::Admission;
+use crate::api::caller::Known;
 use crate::store::{Result, Store};
 use crate::supervisor_link::SupervisorLink;
 use rusqlite::Connection;
-use std::collections::HashMap;
 use std::time::Duration;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
 use wire::hello::{self, Hello};
-use wire::supervisor::Admitted;
 
 /// Cages whose scrollback is fetched at the same time.
 const FILING: usize = 2;
@@ -22,8 +21,9 @@ pub struct App {
     /// What we say of ourselves to the supervisor and to clients.
     pub hello: Hello,
     pub filing: Semaphore,
-    /// By uid, what the supervisor said last of those that it lets in.
-    pub known: Mutex<HashMap<u32, Admitted>>,
+    pub known: Mutex<Known>,
+    /// Counts how often the supervisor may have read its rules: once a link, and when it says so.
+    pub rules: watch::Sender<u64>,
 }
 
 impl App {
@@ -32,7 +32,8 @@ impl App {
         let (filing, known) = (Semaphore::new(FILING), Mutex::default());
         let speaks = link::failpoint::variable(hello::SPEAKS);
         let hello = Hello::speaking("mews-sessiond", speaks.as_deref());
-        Self { store, link: supervisor, epoch, admission, hello, filing, known }
+        let rules = watch::Sender::new(0);
+        Self { store, link: supervisor, epoch, admission, hello, filing, known, rules }
     }
 
     /// Looks again with every commit until `look` finds what it looks for, for so long; `None`: not

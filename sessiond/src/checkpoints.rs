@@ -242,6 +242,10 @@ pub async fn rollback(
         true => Some(restarted(&app, &row, owner.state).await?),
         false => None,
     };
+    if let Some(job) = &job {
+        // What cannot be started again now is not ended first.
+        jobs::would_start(&app, &caller, &owner, job).await?;
+    }
     if owner.state != SessionState::Ended {
         // Made for one run, it would end with the cages that are killed now.
         app.store.write(move |db| sessions::set_end_on_exit(db, session, false)).await?;

@@ -72,7 +72,7 @@ async fn serve_until_told(dirs: &Dirs, listener: OwnedFd, own: Uid) -> anyhow::R
         Keeper { app: Arc::clone(&app), socket: dirs.supervisor_socket(), listener: kept, current };
     tracing::info!(epoch, ?admission, "sessiond");
     let (stop, stopped) = watch::channel(false);
-    let served = serve::serve(socket, api::router(app), stopped);
+    let served = serve::serve(socket, api::router(Arc::clone(&app)), app, stopped);
     tokio::pin!(served);
     let kept = keeper.run();
     tokio::pin!(kept);

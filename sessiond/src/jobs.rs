@@ -70,28 +70,43 @@ pub async fn start(
     in_background(start_on(app, starter, link, session, job)).await
 }
 
+/// A grant that its key has opened.
+#[derive(Debug)]
+pub struct Opened {
+    key: GrantKey,
+    state: GrantState,
+}
+
+/// Before there is any row: who has no key leaves no trace in the session.
+///
+/// # Errors
+/// It is no key of a grant that can be used.
+pub async fn open(app: &App, caller: &Caller, key: GrantKey) -> Result<Opened, WireError> {
+    let request = SupervisorRequest::Grant { grant: key.clone() };
+    let reply = app.link.current()?.request(&request, vec![caller.authority()?]).await?;
+    Ok(Opened { key, state: reply.typed()? })
+}
+
 /// Starts a run by a grant: as whose grant it is, with what that was made for.
 ///
 /// # Errors
-/// It is no key of a grant that can be used, or as for [`start`].
+/// As for [`start`].
 pub async fn start_granted(
     app: Arc<App>,
     caller: Caller,
+    opened: Opened,
     asked: GrantedJob,
 ) -> Result<Started, WireError> {
     check(&asked.exec)?;
     let link = app.link.current()?;
+    let Opened { key, state } = opened;
     in_background(async move {
-        // Before there is any row: who has no key leaves no trace in the session.
-        let request = SupervisorRequest::Grant { grant: asked.key.clone() };
-        let state = link.request(&request, vec![caller.authority()?]).await?;
-        let state: GrantState = state.typed()?;
         let row = app.store.read(move |db| grants::get(db, state.id)).await?;
         let row = row.filter(|row| row.made && row.session == state.session).ok_or_else(|| {
             let words = "The session of this grant has ended; who gave it makes a new one.";
             WireError::new(ErrorCode::Gone, words)
         })?;
-        let GrantedJob { key, exec, client_request_id } = asked;
+        let GrantedJob { exec, client_request_id } = asked;
         let job = JobRequest {
             kind: RunKind::Job,
             policy: row.policy,
@@ -107,6 +122,33 @@ pub async fn start_granted(
         start_on(app, starter, link, session, job).await
     })
     .await
+}
+
+/// Whether [`start`] would be let through now; nothing is changed.
+///
+/// # Errors
+/// What the supervisor would refuse it for.
+pub async fn would_start(
+    app: &App,
+    caller: &Caller,
+    session: &SessionRow,
+    job: &JobRequest,
+) -> Result<(), WireError> {
+    check(&job.exec)?;
+    let spec = SpawnSpec {
+        session: session.id,
+        run: RunId::new(),
+        cage: CageId::new(),
+        pty: PtyId::new(),
+        name: session.name.clone(),
+        policy: job.policy.clone(),
+        overrides: job.overrides.clone(),
+        workspace: session.folder.as_str().into(),
+        exec: job.exec.clone(),
+    };
+    let fds = vec![caller.authority()?, memfd("dry run", &spec).map_err(WireError::from)?];
+    let reply = app.link.current()?.request(&SupervisorRequest::DryRun, fds).await;
+    reply.map(drop).map_err(WireError::from)
 }
 
 /// Who starts something, and by what right.

@@ -46,7 +46,9 @@ impl Keeper {
     pub async fn run(self) {
         let mut pause = RETRY_FIRST;
         loop {
-            match supervisor_link::connect(&self.socket, &self.app.hello, &self.listener).await {
+            let (ours, rules) = (&self.app.hello, &self.app.rules);
+            let link = supervisor_link::connect(&self.socket, ours, &self.listener, rules);
+            match link.await {
                 Ok((connection, incoming)) => {
                     tracing::info!(build = %connection.build, pid = connection.pid, "supervisor");
                     self.live(&connection, incoming).await;
@@ -91,6 +93,8 @@ impl Keeper {
                         Err(RequestError::NotSent | RequestError::Lost) => return,
                     }
                     self.current.send_replace(Some(connection.clone()));
+                    // It may be another one, with other rules.
+                    self.app.rules.send_modify(|count| *count += 1);
                 }
                 count = incoming.events.recv_many(&mut batch, BATCH) => {
                     if count == 0 {

@@ -204,7 +204,8 @@ pub async fn document(reply: Reply) -> Result<Vec<u8>, WireError> {
         .map_err(|error| internal(format!("the supervisor's document: {error}")))
 }
 
-/// Connects and says hello, with a duplicate of the API's listener for the supervisor to keep.
+/// Connects and says hello, with a duplicate of the API's listener for the supervisor to keep. `rules`
+/// is counted up when the supervisor says that it has read them again.
 ///
 /// # Errors
 /// Nobody is there, or it is not a supervisor that we can talk to.
@@ -212,6 +213,7 @@ pub async fn connect(
     path: &Path,
     ours: &Hello,
     listener: &OwnedFd,
+    rules: &watch::Sender<u64>,
 ) -> Result<(Connection, Incoming), ConnectError> {
     let owned = path.to_owned();
     // connect(2) blocks while the listener's backlog is full.
@@ -232,7 +234,8 @@ pub async fn connect(
     let (incoming, events) = mpsc::channel(INCOMING);
     let (grown, audit) = watch::channel(0);
     let writer = write_all(Arc::clone(&packets), Arc::clone(&shared), outgoing_queue);
-    let reader = read_all(packets, Arc::clone(&shared), (incoming, grown));
+    let told = Told { events: incoming, grown, rules: rules.clone() };
+    let reader = read_all(packets, Arc::clone(&shared), told);
     let tasks = vec![tokio::spawn(writer), tokio::spawn(reader)];
     let connection = Connection { outgoing, shared, build: theirs.build.into(), pid };
     Ok((connection, Incoming { events, audit, tasks }))
@@ -334,10 +337,14 @@ async fn read_all(packets: Arc<AsyncPackets>, shared: Arc<Shared>, told: Told) {
     }
 }
 
-/// What comes unasked: events, and that the journal has grown.
-type Told = (mpsc::Sender<Event>, watch::Sender<u64>);
+/// Where what comes unasked goes.
+struct Told {
+    events: mpsc::Sender<Event>,
+    grown: watch::Sender<u64>,
+    rules: watch::Sender<u64>,
+}
 
-async fn dispatch(packet: Packet, shared: &Shared, (events, grown): &Told) -> Result<(), String> {
+async fn dispatch(packet: Packet, shared: &Shared, told: &Told) -> Result<(), String> {
     match Message::parse(&packet.bytes).map_err(|error| error.message)? {
         Message::Answer(answer) => {
             let Some(waiting) = lock(&shared.waiting).remove(&answer.id) else { return Ok(()) };
@@ -349,10 +356,14 @@ async fn dispatch(packet: Packet, shared: &Shared, (events, grown): &Told) -> Re
         }
         Message::Notify(body) => match control::typed::<SupervisorNotice>(body) {
             Ok(SupervisorNotice::Event { event }) => {
-                events.send(event).await.map_err(|_closed| "no longer wanted".to_owned())
+                told.events.send(event).await.map_err(|_closed| "no longer wanted".to_owned())
             }
             Ok(SupervisorNotice::Audit { newest }) => {
-                grown.send_replace(newest);
+                told.grown.send_replace(newest);
+                Ok(())
+            }
+            Ok(SupervisorNotice::Rules) => {
+                told.rules.send_modify(|count| *count += 1);
                 Ok(())
             }
             // A newer supervisor may tell more than we know.

@@ -47,13 +47,17 @@ impl Admission {
     }
 
     /// Reads it again; what is wrong is told and the old one stays.
-    pub(crate) fn reload(&self, host: &Host) {
+    pub(crate) fn reload(&self, host: &Host) -> bool {
         match load(host) {
             Ok(policy) => {
                 tracing::info!(is_there = policy.is_some(), "host policy read");
                 self.0.replace(policy);
+                true
             }
-            Err(error) => tracing::error!(%error, "host policy not read; the old one stays"),
+            Err(error) => {
+                tracing::error!(%error, "host policy not read; the old one stays");
+                false
+            }
         }
     }
 

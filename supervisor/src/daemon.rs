@@ -56,7 +56,9 @@ async fn run_until_stopped(
             }
             asked = signals.next() => match asked {
                 Asked::Reload if supervisor.host.is_root() => {
-                    supervisor.admission.reload(&supervisor.host);
+                    if supervisor.admission.reload(&supervisor.host) {
+                        supervisor.dirty.mark_rules();
+                    }
                 }
                 Asked::Reload | Asked::End => {
                     supervisor.stop(Stop::Signal);

@@ -10,12 +10,20 @@ use wire::control::Message;
 use wire::supervisor::SupervisorNotice;
 use wire::{CageId, Event, Source};
 
+/// What is told beside events.
+enum Told {
+    Rules,
+    Audit,
+}
+
 /// Cages with events that no link has sent yet.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     cages: RefCell<BTreeSet<CageId>>,
     /// The journal of who asked for what has grown.
     audit: Cell<bool>,
+    /// The host's policy was read again.
+    rules: Cell<bool>,
     notify: Notify,
     late: Notify,
 }
@@ -40,11 +48,24 @@ impl Dirty {
         self.notify.notify_one();
     }
 
-    async fn next(&self) -> (BTreeSet<CageId>, bool) {
+    pub(crate) fn mark_rules(&self) {
+        self.rules.set(true);
+        self.notify.notify_one();
+    }
+
+    async fn next(&self) -> (BTreeSet<CageId>, Vec<Told>) {
         loop {
-            let (cages, audit) = (self.cages.take(), self.audit.take());
-            if !cages.is_empty() || audit {
-                return (cages, audit);
+            let cages = self.cages.take();
+            let mut told = Vec::new();
+            // Whoever is no longer let in must not wait for a crowd of events.
+            if self.rules.take() {
+                told.push(Told::Rules);
+            }
+            if self.audit.take() {
+                told.push(Told::Audit);
+            }
+            if !cages.is_empty() || !told.is_empty() {
+                return (cages, told);
             }
             self.notify.notified().await;
         }
@@ -60,13 +81,17 @@ pub(crate) async fn run(packets: Rc<AsyncPackets>, supervisor: Rc<Supervisor>) {
     }
     supervisor.dirty.mark_audit();
     loop {
-        let (cages, audit) = supervisor.dirty.next().await;
-        let newest = supervisor.audit.newest();
-        if audit
-            && let Ok(message) = Message::notify(&SupervisorNotice::Audit { newest })
-            && packets.send(&message.to_bytes(), &[]).await.is_err()
-        {
-            return;
+        let (cages, notices) = supervisor.dirty.next().await;
+        for notice in notices {
+            let notice = match notice {
+                Told::Rules => SupervisorNotice::Rules,
+                Told::Audit => SupervisorNotice::Audit { newest: supervisor.audit.newest() },
+            };
+            if let Ok(message) = Message::notify(&notice)
+                && packets.send(&message.to_bytes(), &[]).await.is_err()
+            {
+                return;
+            }
         }
         for id in cages {
             let Some(cage) = supervisor.find(id) else {

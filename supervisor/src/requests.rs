@@ -57,6 +57,7 @@ pub(crate) async fn dry_run(supervisor: Rc<Supervisor>, mut call: Call) -> Reply
     let spec: SpawnSpec = read_json(call.take_fd()?)?;
     let operator = call.operator.ok_or_else(mixed_up)?;
     let plan = planned_dry(&supervisor, &spec, &operator).await?;
+    plan.exec(&spec.exec).map_err(WireError::from)?;
     Ok((Value::Null, vec![write_json(&plan)?]))
 }
 

@@ -111,7 +111,7 @@ impl Caller {
         let Message::Notify(body) = message else { panic!("{message:?}") };
         match wire::control::typed(body).unwrap() {
             SupervisorNotice::Event { event } => self.events.push(event),
-            SupervisorNotice::Audit { .. } => {}
+            SupervisorNotice::Audit { .. } | SupervisorNotice::Rules => {}
         }
     }
 

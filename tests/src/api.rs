@@ -20,12 +20,25 @@ pub fn get(socket: &Path, path: &str) -> anyhow::Result<(u16, serde_json::Value)
 /// # Errors
 /// Nobody answers.
 pub fn ask(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Result<(u16, String)> {
+    ask_by_key(socket, (method, path), "", body)
+}
+
+/// The same with the key of a grant.
+///
+/// # Errors
+/// As for [`ask`].
+pub fn ask_by_key(
+    socket: &Path,
+    (method, path): (&str, &str),
+    key: &str,
+    body: &str,
+) -> anyhow::Result<(u16, String)> {
     let mut stream = UnixStream::connect(socket).context("connect")?;
     stream.set_read_timeout(Some(crate::pace::stretched(Duration::from_secs(20))))?;
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: mews\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+         Authorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();

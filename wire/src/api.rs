@@ -25,7 +25,7 @@
 //! | GET `audit?session=&since_ms=&limit=` | → `{"entries": [`[`crate::audit::AuditView`]`]}`: the newest so many, the oldest first |
 //! | GET `grants` | → `{"grants": [GrantView]}` |
 //! | DELETE `grants/:n` | revoke: → [`GrantView`] |
-//! | POST `grants/:n/jobs` | [`GrantedJob`], from whoever has the key → 201 [`Started`] |
+//! | POST `grants/:n/jobs` | `Authorization: Bearer KEY`, [`GrantedJob`] → 201 [`Started`] |
 //! | GET `sessions/:s/runs`, `sessions/:s/runs/:r` | → `{"runs": [RunView]}`, [`RunView`] |
 //! | POST `sessions/:s/runs/:r/cancel` | → [`RunView`] |
 //! | GET `sessions/:s/cages`, `sessions/:s/cages/:g` | → `{"cages": [CageView]}`, [`CageView`] |
@@ -298,10 +298,10 @@ pub struct GrantView {
     pub name: Option<String>,
 }
 
-/// A command by a grant; policy, flags and folder are the grant's.
+/// A command by a grant, whose key stands in the header `Authorization: Bearer KEY`; policy, flags and
+/// folder are the grant's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantedJob {
-    pub key: GrantKey,
     pub exec: ExecSpec,
     #[serde(default)]
     pub client_request_id: Option<String>,

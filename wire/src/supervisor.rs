@@ -229,4 +229,6 @@ pub enum SupervisorNotice {
     Event { event: Event },
     /// The journal of who asked for what has grown, up to this line: to be fetched with `audit`.
     Audit { newest: u64 },
+    /// The host's policy was read again: what was said to `admit` is to be asked anew.
+    Rules,
 }

@@ -289,8 +289,8 @@ async fn start(args: &Use, say: &Say) -> Result<u8, Failure> {
     exec.cwd = None;
     let path = format!("/grants/{}/jobs", key.id);
     let client_request_id = Some(RunId::new().to_string());
-    let job = GrantedJob { key, exec, client_request_id };
-    let started: Started = Api::starting().post(&path, &job, Repeat::Safe).await?;
+    let job = GrantedJob { exec, client_request_id };
+    let started: Started = Api::by_key(key).post(&path, &job, Repeat::Safe).await?;
     if say.json {
         out::json_line(&started)?;
         return Ok(0);

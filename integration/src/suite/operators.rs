@@ -1,5 +1,6 @@
 //! Many operators on one host: root's daemons, cages under each one's own uid, nothing of each other.
 
+mod connections;
 mod holding_up;
 pub(super) mod people;
 mod policy;
@@ -34,6 +35,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("operators.the_audit_trail", trail::everybody_sees_their_own),
         Test::new("operators.the_audit_trail_has_no_hole", trail::has_no_hole),
         Test::new("operators.hold_up_only_their_own_leftovers", holding_up::leftovers),
+        Test::new("operators.a_removed_admin_keeps_no_connection", connections::of_a_removed_admin),
+        Test::new("operators.strangers_take_little_of_sessiond", connections::of_strangers),
         Test::new("operators.get_equal_shares_of_cpu", shares::cpu),
         Test::new("operators.find_the_system_by_themselves", find_the_system),
         Test::new("operators.a_new_supervisor_keeps_them_apart", restart),

@@ -1,15 +1,17 @@
 //! Who calls: the operator, and a duplicate of the accepted connection that proves it.
 
 use super::error::ApiError;
+use super::room::{BYTES_OF_ONE, Room};
 use crate::access::{Admission, Operator, Verdict};
 use crate::app::App;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use tokio::sync::OnceCell;
+use std::sync::{Arc, PoisonError};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use wire::hello::{self, Hello};
 use wire::supervisor::{Admitted, SupervisorRequest};
 use wire::{ErrorCode, WireError};
@@ -19,14 +21,92 @@ use wire::{ErrorCode, WireError};
 pub struct Caller {
     pub operator: Operator,
     connection: Arc<OwnedFd>,
-    /// What the supervisor said of it: once for each connection, as its groups stay what they were.
-    admitted: Arc<OnceCell<Admitted>>,
+    said: Arc<Mutex<Option<Said>>>,
+    /// Of this request alone.
+    pub(super) room: Room,
+    stranger: Arc<std::sync::Mutex<Option<OwnedSemaphorePermit>>>,
+}
+
+/// What the supervisor said of a connection, and after which reading of its rules.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    rules: u64,
+    admitted: Admitted,
+}
+
+/// By what the host's rules go: two connections of one uid may have other groups.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Who {
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+/// What the supervisor said last of those that it lets in, after which reading of its rules.
+#[derive(Debug, Default)]
+pub struct Known {
+    rules: u64,
+    admitted: HashMap<Who, Admitted>,
+}
+
+impl Known {
+    /// What was said under other rules is no longer known.
+    fn under(&mut self, rules: u64) -> &mut HashMap<Who, Admitted> {
+        if self.rules != rules {
+            *self = Self { rules, admitted: HashMap::new() };
+        }
+        &mut self.admitted
+    }
 }
 
 impl Caller {
     #[must_use]
     pub fn new(operator: Operator, connection: OwnedFd) -> Self {
-        Self { operator, connection: Arc::new(connection), admitted: Arc::default() }
+        let room = Room::of(Arc::new(Semaphore::new(BYTES_OF_ONE as usize)));
+        let (said, stranger) = (Arc::default(), Arc::default());
+        Self { operator, connection: Arc::new(connection), said, room, stranger }
+    }
+
+    /// One of several connections of a uid that share what it may take.
+    #[must_use]
+    pub fn sharing(mut self, room: Arc<Semaphore>) -> Self {
+        self.room = Room::of(room);
+        self
+    }
+
+    /// The caller of the next request of this connection.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self { room: self.room.another(), ..self.clone() }
+    }
+
+    /// Held until this connection is known to be of somebody who is served.
+    pub fn as_stranger(&self, turn: OwnedSemaphorePermit) {
+        *self.stranger.lock().unwrap_or_else(PoisonError::into_inner) = Some(turn);
+    }
+
+    fn is_served(&self) {
+        drop(self.stranger.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Returns when the supervisor has read its rules again and no longer says of this connection what
+    /// it said before: what is under way on it was let in by that.
+    pub async fn outdated(&self, app: &App) {
+        let mut rules = app.rules.subscribe();
+        while rules.changed().await.is_ok() {
+            let before = self.said.lock().await.map(|said| said.admitted);
+            if let Some(before) = before
+                && !ask(app, self).await.is_ok_and(|now| now == before)
+            {
+                return;
+            }
+        }
+    }
+
+    fn who(&self) -> Option<Who> {
+        let gid = link::Peer::of(&*self.connection).ok()?.gid;
+        let groups = link::peer::groups_of(&*self.connection).ok()?;
+        Some(Who { uid: self.operator.uid, gid, groups })
     }
 
     /// The descriptor that goes down with a request: the supervisor reads SO_PEERCRED itself.
@@ -92,6 +172,7 @@ pub(super) async fn admit(
             Err(error) => return ApiError(error).into_response(),
         },
     }
+    caller.is_served();
     if let Err(error) = agree(&app, &request) {
         return ApiError(error).into_response();
     }
@@ -103,24 +184,44 @@ pub(super) async fn admit(
     next.run(request).await
 }
 
-/// The supervisor's word; where it is away, its last one about this uid, so that reading goes on.
+/// The supervisor's word: once for each connection, as its groups stay what they were, and again when
+/// the rules were read again.
 async fn ask(app: &App, caller: &Caller) -> Result<Admitted, WireError> {
-    let uid = caller.operator.uid;
-    let asked = caller.admitted.get_or_try_init(async || {
+    let mut said = caller.said.lock().await;
+    loop {
+        let rules = *app.rules.borrow();
+        if let Some(said) = said.filter(|said| said.rules == rules) {
+            return Ok(said.admitted);
+        }
+        let told = admitted(app, caller, rules).await;
+        // The answer may be by the rules before.
+        if *app.rules.borrow() == rules {
+            *said = told.as_ref().ok().map(|admitted| Said { rules, admitted: *admitted });
+            return told;
+        }
+    }
+}
+
+/// Where the supervisor is away, its last word about such a caller, so that reading goes on.
+async fn admitted(app: &App, caller: &Caller, rules: u64) -> Result<Admitted, WireError> {
+    let asked = async {
         let link = app.link.current()?;
         let reply = link.request(&SupervisorRequest::Admit, vec![caller.authority()?]).await;
         reply.map_err(WireError::from)?.typed::<Admitted>()
-    });
-    match asked.await {
-        Ok(admitted) => {
-            app.known.lock().await.insert(uid, *admitted);
-            Ok(*admitted)
+    };
+    let told = asked.await;
+    let mut known = app.known.lock().await;
+    let (known, who) = (known.under(rules), caller.who());
+    match (told, who) {
+        (Ok(admitted), who) => {
+            known.extend(who.map(|who| (who, admitted)));
+            Ok(admitted)
         }
-        Err(error) if error.code == ErrorCode::SupervisorUnavailable => {
-            app.known.lock().await.get(&uid).copied().ok_or(error)
+        (Err(error), Some(who)) if error.code == ErrorCode::SupervisorUnavailable => {
+            known.get(&who).copied().ok_or(error)
         }
-        Err(error) => {
-            app.known.lock().await.remove(&uid);
+        (Err(error), who) => {
+            who.map(|who| known.remove(&who));
             Err(error)
         }
     }

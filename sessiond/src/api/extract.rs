@@ -1,16 +1,23 @@
 //! What comes in with a request, parsed once: bodies under a limit and a deadline, ids, queries.
 
+use super::caller::Caller;
 use super::error::ApiError;
 use crate::access;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use bytes::Bytes;
+use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::time::Duration;
-use wire::{CageId, CheckpointId, ErrorCode, GrantId, PtyId, RunId, SessionId, WireError};
+use tokio::time::Instant;
+use wire::grant::BadKey;
+use wire::{
+    CageId, CheckpointId, ErrorCode, GrantId, GrantKey, PtyId, RunId, SessionId, WireError,
+};
 
 /// Bodies that describe things.
 const SMALL: usize = 64 * 1024;
@@ -35,36 +42,52 @@ pub(super) struct Raw(pub(super) Bytes);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Small<T> {
     type Rejection = ApiError;
     async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
-        json(request.into_body(), SMALL).await.map(Self)
+        json(request, SMALL).await.map(Self)
     }
 }
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Large<T> {
     type Rejection = ApiError;
     async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
-        json(request.into_body(), LARGE).await.map(Self)
+        json(request, LARGE).await.map(Self)
     }
 }
 
 impl<S: Send + Sync> FromRequest<S> for Raw {
     type Rejection = ApiError;
     async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
-        read(request.into_body(), INPUT).await.map(Self)
+        let (caller, body) = split(request).await?;
+        read(&caller, body, INPUT).await.map(Self)
     }
 }
 
-async fn json<T: DeserializeOwned>(body: Body, max: usize) -> Result<T, ApiError> {
-    let bytes = read(body, max).await?;
+async fn json<T: DeserializeOwned>(request: Request, max: usize) -> Result<T, ApiError> {
+    let (caller, body) = split(request).await?;
+    let bytes = read(&caller, body, max).await?;
     serde_json::from_slice(&bytes).map_err(|error| {
         WireError::new(ErrorCode::BadRequest, format!("The body is not what is wanted: {error}."))
             .into()
     })
 }
 
-async fn read(body: Body, max: usize) -> Result<Bytes, ApiError> {
+async fn split(request: Request) -> Result<(Caller, Body), ApiError> {
+    let (mut parts, body) = request.into_parts();
+    Ok((Caller::from_request_parts(&mut parts, &()).await?, body))
+}
+
+async fn read(caller: &Caller, body: Body, max: usize) -> Result<Bytes, ApiError> {
+    let due = Instant::now() + BODY_DUE;
+    let longest = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+    let longest = longest.unwrap_or(max).min(max);
+    // Small ones are bounded by the number of connections, and wait for nobody.
+    if longest > SMALL {
+        let crowded = "Your other requests are large and not done: 30 seconds were not enough.";
+        let crowded = |_elapsed| WireError::new(ErrorCode::RateLimited, crowded);
+        tokio::time::timeout_at(due, caller.room.take(longest)).await.map_err(crowded)?;
+    }
     let late = || WireError::new(ErrorCode::BadRequest, "The body did not come within 30 seconds.");
-    let read = tokio::time::timeout(BODY_DUE, to_bytes(body, max));
-    read.await.map_err(|_elapsed| late())?.map_err(|error| {
+    let read = tokio::time::timeout_at(due, to_bytes(body, max));
+    let bytes = read.await.map_err(|_elapsed| late())?.map_err(|error| {
         let source = std::error::Error::source(&error);
         let error = if source.is_some_and(|s| s.is::<http_body_util::LengthLimitError>()) {
             let words = format!("The body is larger than {max} bytes.");
@@ -73,7 +96,25 @@ async fn read(body: Body, max: usize) -> Result<Bytes, ApiError> {
             WireError::new(ErrorCode::BadRequest, format!("The body broke off: {error}."))
         };
         ApiError(error)
-    })
+    })?;
+    caller.room.shrink(bytes.len());
+    Ok(bytes)
+}
+
+/// The key of a grant: `Authorization: Bearer KEY`. In the head, so that no body is read for whoever has none.
+#[derive(Debug)]
+pub(super) struct Key(pub(super) GrantKey);
+
+impl<S: Send + Sync> FromRequestParts<S> for Key {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
+        let said = parts.headers.get(AUTHORIZATION).and_then(|said| said.to_str().ok());
+        let key = said.and_then(|said| said.strip_prefix("Bearer ")).map(str::parse);
+        let none = |why: &str| ApiError(WireError::new(ErrorCode::Unauthenticated, why));
+        key.ok_or_else(|| none("The key of the grant is wanted: 'Authorization: Bearer KEY'."))?
+            .map(Self)
+            .map_err(|error: BadKey| none(&error.to_string()))
+    }
 }
 
 /// The query string as typed values.

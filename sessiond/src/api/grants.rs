@@ -3,11 +3,11 @@
 use super::Shared;
 use super::caller::Caller;
 use super::error::Answer;
-use super::extract::{Ids, Large};
+use super::extract::{Ids, Key, Large};
 use crate::jobs::{self, in_background};
 use crate::{access, grants};
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -37,16 +37,20 @@ pub(super) async fn revoke(
     Ok(Json(in_background(work).await?))
 }
 
-/// Who calls is not asked for but by the supervisor: the key is what counts.
+/// Who calls is not asked for but by the supervisor: the key is what counts. Until it is known to open
+/// the grant nothing is read of the body.
 pub(super) async fn start(
     State(app): Shared,
     caller: Caller,
     ids: Ids,
-    Large(body): Large<GrantedJob>,
+    Key(key): Key,
+    request: Request,
 ) -> Answer<(StatusCode, Json<Started>)> {
-    if body.key.id != ids.grant()? {
+    if key.id != ids.grant()? {
         return Err(access::not_found("grant").into());
     }
-    let started = jobs::start_granted(app, caller, body).await?;
+    let opened = jobs::open(&app, &caller, key).await?;
+    let Large(body) = Large::<GrantedJob>::from_request(request, &()).await?;
+    let started = jobs::start_granted(app, caller, opened, body).await?;
     Ok((StatusCode::CREATED, Json(started)))
 }

@@ -1,10 +1,11 @@
 //! Checkpoints and layers, as the API gives them.
 
 use crate::client::Daemon;
+use crate::fake::OnSpawn;
 use crate::run;
 use serde_json::{Value, json};
 use wire::supervisor::{LayerState, SupervisorRequest};
-use wire::{CheckpointId, SessionId};
+use wire::{CheckpointId, ErrorCode, SessionId, WireError};
 
 #[test]
 fn a_checkpoint_pauses_and_a_rollback_starts_again() {
@@ -43,6 +44,35 @@ fn a_checkpoint_pauses_and_a_rollback_starts_again() {
             matches!(request, SupervisorRequest::Layer { session } if *session == started.session)
         });
         assert!(restored);
+    });
+}
+
+/// What may not be started again is not killed first.
+#[test]
+fn a_rollback_that_may_not_start_again_changes_nothing() {
+    run(async {
+        let daemon = Daemon::start().await;
+        let started = daemon.started().await;
+        let session = format!("/sessions/{}", started.session);
+        let path = format!("{session}/checkpoints");
+        let (_, taken) = daemon.post(&path, json!({ "resume": true })).await;
+        let refused =
+            WireError::new(ErrorCode::Forbidden, "policy 'shell' is not for you any more");
+        daemon.fake.state().on_spawn = OnSpawn::Refuse(refused);
+        let one = format!("{path}/{}/rollback", taken["id"].as_str().unwrap());
+        let body = json!({ "confirm": true, "restart": true });
+        let (status, error) = daemon.post(&one, body).await;
+        assert_eq!((status, &error["error"]["code"]), (403, &json!("forbidden")));
+        let (_, view) = daemon.get(&session).await;
+        assert_eq!(
+            (&view["state"], &view["cages"][0]["phase"]),
+            (&json!("running"), &json!("running"))
+        );
+        let kinds = daemon.kinds(&started.session.to_string()).await;
+        assert!(!kinds.iter().any(|kind| kind == "checkpoint.rolled_back"), "{kinds:?}");
+        // Without it the files come back.
+        let (status, back) = daemon.post(&one, json!({ "confirm": true })).await;
+        assert_eq!((status, &back["session"]["state"]), (200, &json!("idle")));
     });
 }
 

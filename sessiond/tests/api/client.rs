@@ -49,11 +49,23 @@ impl Daemon {
         Self::on(tempfile::tempdir().unwrap(), Fake::new()).await
     }
 
+    /// Of many operators, as root starts it.
+    pub(crate) async fn of_many() -> Self {
+        let daemon = Self::of(tempfile::tempdir().unwrap(), Fake::new(), Admission::Asked).await;
+        daemon.fake.start(&daemon.supervisor_socket());
+        daemon.ready().await;
+        daemon
+    }
+
     async fn on(folder: tempfile::TempDir, fake: Fake) -> Self {
+        Self::of(folder, fake, Admission::Everyone).await
+    }
+
+    async fn of(folder: tempfile::TempDir, fake: Fake, admission: Admission) -> Self {
         let store = Store::open(&folder.path().join("mews.db")).unwrap();
         let epoch = store.write(epoch::next).await.unwrap();
         let (current, link) = watch::channel(None);
-        let app = Arc::new(App::new(store, SupervisorLink::new(link), epoch, Admission::Everyone));
+        let app = Arc::new(App::new(store, SupervisorLink::new(link), epoch, admission));
         let api = folder.path().join("api.sock");
         drop(std::fs::remove_file(&api));
         let listener = std::os::unix::net::UnixListener::bind(&api).unwrap();
@@ -64,7 +76,7 @@ impl Daemon {
         let listener = UnixListener::from_std(listener).unwrap();
         let router = api::router(Arc::clone(&app));
         let (stop, stopped) = watch::channel(false);
-        let served = serve::serve(listener, router, stopped);
+        let served = serve::serve(listener, router, Arc::clone(&app), stopped);
         let tasks = vec![tokio::spawn(keeper.run()), tokio::spawn(served)];
         Self { folder, fake, app, tasks, _stop: stop }
     }

@@ -38,6 +38,8 @@ pub(crate) enum OnSpawn {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) on_spawn: OnSpawn,
+    /// Whether who asks is an admin, or why they are not let in.
+    pub(crate) admit: Result<bool, WireError>,
     pub(crate) cages: HashMap<CageId, CageState>,
     pub(crate) unacked: BTreeMap<(CageId, Source), Vec<Event>>,
     pub(crate) requests: Vec<SupervisorRequest>,
@@ -63,6 +65,7 @@ impl Fake {
     pub(crate) fn new() -> Self {
         let state = State {
             on_spawn: OnSpawn::Run,
+            admit: Ok(false),
             cages: HashMap::new(),
             unacked: BTreeMap::new(),
             requests: Vec::new(),
@@ -271,10 +274,17 @@ impl Fake {
             SupervisorRequest::Plan { .. } => {
                 Ok((Value::Null, vec![memfd::sealed("p", b"{\"plan\":1}").unwrap()]))
             }
-            SupervisorRequest::Admit => Ok((json!({ "admin": false }), Vec::new())),
+            SupervisorRequest::Admit => {
+                self.state().admit.clone().map(|admin| (json!({ "admin": admin }), Vec::new()))
+            }
             SupervisorRequest::Shutdown { .. } => Ok((json!({ "living": 0 }), Vec::new())),
-            SupervisorRequest::DryRun
-            | SupervisorRequest::Input { .. }
+            SupervisorRequest::DryRun => match self.state().on_spawn.clone() {
+                OnSpawn::Refuse(error) => Err(error),
+                OnSpawn::Run | OnSpawn::RunAndEnd(_) | OnSpawn::RunAndBreak | OnSpawn::Break => {
+                    plain
+                }
+            },
+            SupervisorRequest::Input { .. }
             | SupervisorRequest::Resize { .. }
             | SupervisorRequest::Signal { .. } => plain,
         })
@@ -395,6 +405,16 @@ impl Fake {
             let notice = SupervisorNotice::Event { event };
             // A link that has just broken: sent again over the next one.
             drop(out.send((Message::notify(&notice).unwrap(), Vec::new())));
+        }
+    }
+
+    /// It has read its rules again, and they say this.
+    pub(crate) fn reads_rules(&self, admit: Result<bool, WireError>) {
+        let mut state = self.state();
+        state.admit = admit;
+        if let Some(out) = &state.out {
+            let notice = Message::notify(&SupervisorNotice::Rules).unwrap();
+            out.send((notice, Vec::new())).unwrap();
         }
     }
 

@@ -7,7 +7,9 @@
     reason = "a test that fails panics"
 )]
 
+mod admission;
 mod attach;
+mod bodies;
 mod checkpoints;
 mod client;
 mod errors;

@@ -126,10 +126,12 @@ pub(in crate::suite) fn every_route(sandbox: &Sandbox) -> anyhow::Result<()> {
         // By a key alone, whoever has it: what is none opens nothing for anybody.
         for person in [&ann, &bob, &boss, &eve] {
             let key = format!("mews-grant.{}.{}", objects.in_path("{n}"), "0".repeat(64));
-            let body = format!(r#"{{"key":{key:?},"exec":{{"argv":["true"]}}}}"#);
             let path = objects.in_path("/grants/{n}/jobs");
-            let (status, answer) = ask.ask(person, "POST", &path, &body)?;
-            ensure!(status == 404, "{}: {status} {answer}", person.name);
+            for (key, wanted) in [(key.as_str(), 404), ("", 401)] {
+                let body = r#"{"exec":{"argv":["true"]}}"#;
+                let (status, answer) = ask.by_key(person, ("POST", &path), key, body)?;
+                ensure!(status == wanted, "{}: {status} {answer}", person.name);
+            }
         }
         let (_status, answer) = ask.ask(&bob, "GET", "/projects", "")?;
         ensure!(!answer.to_string().contains(&ann.name), "{answer}");
@@ -210,9 +212,19 @@ impl<'a> Asker<'a> {
         path: &str,
         body: &str,
     ) -> anyhow::Result<(u16, Value)> {
+        self.by_key(person, (method, path), "", body)
+    }
+
+    fn by_key(
+        &self,
+        person: &Person,
+        (method, path): (&str, &str),
+        key: &str,
+        body: &str,
+    ) -> anyhow::Result<(u16, Value)> {
         let mut command = person.command(&self.program);
-        let socket = self.sandbox.api_socket();
-        command.arg("ask").arg(socket).args([method, &format!("{}{path}", wire::api::BASE), body]);
+        let path = format!("{}{path}", wire::api::BASE);
+        command.arg("ask").arg(self.sandbox.api_socket()).args([method, &path, body, key]);
         let told: Finished = process::run(&mut command, b"", LIMIT)?.expect(0)?;
         let told = told.out();
         let (status, body) = told.split_once('\n').context("a status line")?;
