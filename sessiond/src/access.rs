@@ -24,6 +24,8 @@ pub enum Verb {
     Read,
     Change,
     Attach,
+    /// Something runs as the operator whose it is, or others are given leave for that.
+    Start,
 }
 
 /// Who may connect at all, by how the daemon was started.
@@ -58,16 +60,38 @@ impl Admission {
     }
 }
 
-/// Own objects, in every way. Admins see and act on those of others.
-/// Another operator's object does not exist.
+/// Own objects, in every way. Admins see and act on those of others, but start nothing in them: it would
+/// run as somebody who did not ask for it. Another operator's object does not exist.
 ///
 /// # Errors
-/// `not_found`, in the same words as for what is not there.
+/// `not_found`, in the same words as for what is not there; `forbidden` to an admin.
 pub fn may(operator: Operator, verb: Verb, owner: u32, what: &str) -> Result<(), WireError> {
-    let allowed = match verb {
-        Verb::Read | Verb::Change | Verb::Attach => operator.uid == owner || operator.is_admin,
-    };
-    if allowed { Ok(()) } else { Err(not_found(what)) }
+    if operator.uid == owner {
+        return Ok(());
+    }
+    match verb {
+        _any if !operator.is_admin => Err(not_found(what)),
+        Verb::Read | Verb::Change | Verb::Attach => Ok(()),
+        Verb::Start => Err(WireError::new(
+            ErrorCode::Forbidden,
+            format!(
+                "This {what} is another operator's: only they start something in it, or grant that. \
+                 Start it in one of your own: `mews run`."
+            ),
+        )),
+    }
+}
+
+/// Who stops the daemons: the operator of a user's own, root those of many.
+///
+/// # Errors
+/// `forbidden`.
+pub fn may_stop(admission: Admission, operator: Operator) -> Result<(), WireError> {
+    if operator.uid == 0 || admission == Admission::Only(operator.uid) {
+        return Ok(());
+    }
+    let words = "Only root stops the daemons of a shared host.";
+    Err(WireError::new(ErrorCode::Forbidden, words))
 }
 
 /// Which owner's rows a list shows: all (`None`) for an admin.
@@ -90,17 +114,31 @@ mod tests {
 
     #[test]
     fn the_matrix_of_who_may() {
-        for verb in [Verb::Read, Verb::Change, Verb::Attach] {
-            for (uid, is_admin, owner, allowed) in [
-                (1000, false, 1000, true),
-                (1001, false, 1000, false),
-                (1001, true, 1000, true),
-                (0, true, 1000, true),
-                (1000, false, 0, false),
-            ] {
-                let told = may(Operator { uid, is_admin }, verb, owner, "session");
-                assert_eq!(told.is_ok(), allowed, "{uid} {verb:?} {owner}");
+        let (yes, no, hidden) = (None, Some(ErrorCode::Forbidden), Some(ErrorCode::NotFound));
+        for (uid, is_admin, owner, told, started) in [
+            (1000, false, 1000, yes, yes),
+            (1001, false, 1000, hidden, hidden),
+            (1001, true, 1000, yes, no),
+            (0, true, 1000, yes, no),
+            (0, true, 0, yes, yes),
+            (1000, false, 0, hidden, hidden),
+        ] {
+            let who = Operator { uid, is_admin };
+            let code = |verb| may(who, verb, owner, "session").err().map(|error| error.code);
+            for verb in [Verb::Read, Verb::Change, Verb::Attach] {
+                assert_eq!(code(verb), told, "{uid} {verb:?} {owner}");
             }
+            assert_eq!(code(Verb::Start), started, "{uid} starts in one of {owner}");
+        }
+        for (admission, uid, stops) in [
+            (Admission::Only(1000), 1000, true),
+            (Admission::Only(1000), 0, true),
+            (Admission::Asked, 1000, false),
+            (Admission::Everyone, 1000, false),
+            (Admission::Asked, 0, true),
+        ] {
+            let told = may_stop(admission, Operator::new(uid)).is_ok();
+            assert_eq!(told, stops, "{admission:?} {uid}");
         }
         for (admission, uid, verdict) in [
             (Admission::Only(1000), 1000, Verdict::Served),

@@ -24,6 +24,8 @@ pub struct App {
     pub known: Mutex<Known>,
     /// Counts how often the supervisor may have read its rules: once a link, and when it says so.
     pub rules: watch::Sender<u64>,
+    /// True: we end, and with us every answer that has no end of its own.
+    pub stopping: watch::Sender<bool>,
 }
 
 impl App {
@@ -32,8 +34,8 @@ impl App {
         let (filing, known) = (Semaphore::new(FILING), Mutex::default());
         let speaks = link::failpoint::variable(hello::SPEAKS);
         let hello = Hello::speaking("mews-sessiond", speaks.as_deref());
-        let rules = watch::Sender::new(0);
-        Self { store, link: supervisor, epoch, admission, hello, filing, known, rules }
+        let (rules, stopping) = (watch::Sender::new(0), watch::Sender::new(false));
+        Self { store, link: supervisor, epoch, admission, hello, filing, known, rules, stopping }
     }
 
     /// Looks again with every commit until `look` finds what it looks for, for so long; `None`: not

@@ -234,12 +234,10 @@ pub async fn rollback(
     let owner = app.store.read(move |db| sessions::get(db, session)).await?;
     let owner = owner.ok_or_else(|| access::not_found("session"))?;
     let job = match asked.restart {
-        true if owner.uid != who.uid => {
-            let words = "Only its operator starts something in this session; without restart the \
-                         files come back all the same.";
-            return Err(WireError::new(ErrorCode::Forbidden, words));
+        true => {
+            access::may(who, Verb::Start, owner.uid, "session")?;
+            Some(restarted(&app, &row, owner.state).await?)
         }
-        true => Some(restarted(&app, &row, owner.state).await?),
         false => None,
     };
     if let Some(job) = &job {

@@ -71,8 +71,8 @@ async fn serve_until_told(dirs: &Dirs, listener: OwnedFd, own: Uid) -> anyhow::R
     let keeper =
         Keeper { app: Arc::clone(&app), socket: dirs.supervisor_socket(), listener: kept, current };
     tracing::info!(epoch, ?admission, "sessiond");
-    let (stop, stopped) = watch::channel(false);
-    let served = serve::serve(socket, api::router(Arc::clone(&app)), app, stopped);
+    let (router, stopped) = (api::router(Arc::clone(&app)), app.stopping.subscribe());
+    let served = serve::serve(socket, router, Arc::clone(&app), stopped);
     tokio::pin!(served);
     let kept = keeper.run();
     tokio::pin!(kept);
@@ -82,7 +82,7 @@ async fn serve_until_told(dirs: &Dirs, listener: OwnedFd, own: Uid) -> anyhow::R
         _ = terminated.recv() => tracing::info!("told to end"),
         _ = interrupted.recv() => tracing::info!("interrupted"),
     }
-    stop.send_replace(true);
+    app.stopping.send_replace(true);
     // What was asked is answered: whoever stops the daemons wants to hear that they stop.
     tokio::select! {
         () = kept => {}

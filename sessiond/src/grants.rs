@@ -13,6 +13,7 @@ use crate::layers::parsed;
 use crate::ledger::{self, Told};
 use crate::store::Result as StoreResult;
 use crate::store::grants::{self, GrantRow};
+use crate::store::requests::{self, RequestKey};
 use crate::store::sessions::{self, SessionRow};
 use crate::supervisor_link::{Connection, RequestError, document};
 use link::failpoint;
@@ -36,10 +37,14 @@ pub async fn mint(
 ) -> Result<GrantMade, WireError> {
     let link = app.link.current()?;
     let (who, id) = (caller.operator, GrantId::new());
-    let MakeGrant { cages, for_ms, policy, overrides } = asked;
+    let key = asked.client_request_id.clone();
+    let key = key.map(|key| RequestKey::new(who.uid, format!("grants:{session}"), key, &asked));
+    let key = key.transpose()?;
+    let MakeGrant { cages, for_ms, policy, overrides, client_request_id: _ } = asked;
     let row = GrantRow { id, session, policy, overrides, made: false };
-    let kept = row.clone();
-    let owner = app.store.write(move |db| begin(db, who, &kept)).await.map_err(WireError::from);
+    let (kept, asked_by) = (row.clone(), key.clone());
+    let owner = app.store.write(move |db| begin(db, who, &kept, asked_by.as_ref())).await;
+    let owner = owner.map_err(WireError::from);
     if let Err(error) = &owner {
         audit::refused(&app, who, "mint", session, error).await;
     }
@@ -59,7 +64,11 @@ pub async fn mint(
     let Minted { grant, key } = match minted {
         Ok(minted) => minted,
         Err(error) => {
-            app.store.write(move |db| grants::delete(db, id)).await?;
+            let undone = app.store.write(move |db| {
+                grants::delete(db, id)?;
+                key.map_or(Ok(()), |key| requests::forget(db, &key))
+            });
+            undone.await?;
             return Err(error);
         }
     };
@@ -77,19 +86,37 @@ pub async fn mint(
     Ok(GrantMade { grant: view(grant, Some(owner.name)), key })
 }
 
-fn begin(db: &Database, who: Operator, row: &GrantRow) -> StoreResult<SessionRow> {
+fn begin(
+    db: &Database,
+    who: Operator,
+    row: &GrantRow,
+    key: Option<&RequestKey>,
+) -> StoreResult<SessionRow> {
     let session = sessions::get(db, row.session)?.ok_or_else(|| access::not_found("session"))?;
-    access::may(who, Verb::Change, session.uid, "session")?;
-    if session.uid != who.uid {
-        let words = "This session is another operator's: only they grant what runs in it.";
-        return Err(WireError::new(ErrorCode::Forbidden, words).into());
-    }
+    access::may(who, Verb::Start, session.uid, "session")?;
     if matches!(session.state, SessionState::Ended | SessionState::Failed) {
         let words = "This session has ended; a grant needs one that lasts: `mews grants make`.";
         return Err(WireError::new(ErrorCode::Gone, words).into());
     }
+    if let Some(key) = key {
+        let now = now_ms();
+        // One that was being made when a daemon died is gone, and made anew.
+        if let Some(earlier) = requests::made::<GrantId>(db, key, now)?
+            && grants::get(db, earlier)?.is_some()
+        {
+            return Err(made_before(earlier).into());
+        }
+        requests::remember(db, key, &row.id, now)?;
+    }
     grants::insert(db, row)?;
     Ok(session)
+}
+
+/// The key is told once: whoever could read it here again could start things by it.
+fn made_before(id: GrantId) -> WireError {
+    let words = "This grant was made already, and its key is told only once. If the answer was lost, \
+                 revoke it (`mews grants revoke`) and make another with another client_request_id.";
+    WireError::new(ErrorCode::Conflict, words).with(json!({ "grant": id }))
 }
 
 /// What would be started by it, but for the command.

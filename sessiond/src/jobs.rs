@@ -235,17 +235,10 @@ fn begin(
 ) -> Result<Begun> {
     let now = now_ms();
     let session = sessions::get(db, made.session)?.ok_or_else(|| access::not_found("session"))?;
-    access::may(who, Verb::Change, session.uid, "session")?;
-    if session.uid != who.uid {
-        let words = "This session is another operator's, and what you start would be yours. Start it in \
-                     one of your own: `mews run`.";
-        return Err(WireError::new(ErrorCode::Forbidden, words).into());
-    }
-    let key = job.client_request_id.clone().map(|key| RequestKey {
-        uid: who.uid,
-        scope: format!("jobs:{}", made.session),
-        key,
-    });
+    access::may(who, Verb::Start, session.uid, "session")?;
+    let key = job.client_request_id.clone();
+    let key = key.map(|key| RequestKey::new(who.uid, format!("jobs:{}", made.session), key, job));
+    let key = key.transpose()?;
     if let Some(key) = &key {
         if let Some(earlier) = requests::made(db, key, now)? {
             return Ok(Begun::Again(earlier));
@@ -397,18 +390,16 @@ async fn exec_on(
     place: (SessionId, CageId),
     request: ExecRequest,
 ) -> Result<Started, WireError> {
-    let ExecRequest { exec, client_request_id } = request;
-    let can_repeat = client_request_id.is_some();
     let (operator, pty) = (caller.operator, PtyId::new());
+    let key = request.client_request_id.clone();
+    let can_repeat = key.is_some();
+    let scope = format!("exec:{}", place.1);
+    let key = key.map(|key| RequestKey::new(operator.uid, scope, key, &request)).transpose()?;
+    let exec = request.exec;
     let argv: Vec<String> = exec.argv.iter().map(wire::Arg::lossy).collect();
     let size = exec.tty;
     let begun = app.store.write(move |db| {
         let (session, id) = place;
-        let key = client_request_id.map(|key| RequestKey {
-            uid: operator.uid,
-            scope: format!("exec:{id}"),
-            key,
-        });
         let now = now_ms();
         if let Some(key) = &key
             && let Some(earlier) = requests::made::<Made>(db, key, now)?

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod access;
+pub mod amending;
 pub mod api;
 pub mod app;
 pub mod audit;

@@ -1,5 +1,9 @@
-//! Names of sessions and slugs of projects.
+//! Names and labels of sessions, and slugs of projects.
 
+use crate::store::sessions::SessionRow;
+use serde_json::json;
+use std::collections::BTreeMap;
+use wire::api::{LABEL_BYTES_MAX, LABELS_MAX};
 use wire::{ErrorCode, WireError};
 
 const NAME_CHARS_MAX: usize = 64;
@@ -24,6 +28,40 @@ pub fn check(name: &str) -> Result<(), WireError> {
             shown.escape_default()
         ),
     ))
+}
+
+/// A name is used once by each operator.
+#[must_use]
+pub fn taken(by: &SessionRow) -> WireError {
+    let words =
+        format!("There is a session '{}' already; choose another name or `mews rm {0}`.", by.name);
+    WireError::new(ErrorCode::Conflict, words).with(json!({ "session": by.id }))
+}
+
+/// A key has no `=`, so that `KEY=VALUE` says which is which.
+///
+/// # Errors
+/// `validation_failed`, with the rule and the label.
+pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), WireError> {
+    let wrong = |words: String| Err(WireError::new(ErrorCode::ValidationFailed, words));
+    if labels.len() > LABELS_MAX {
+        return wrong(format!("A session has at most {LABELS_MAX} labels, not {}.", labels.len()));
+    }
+    for (key, value) in labels {
+        let shown: String = key.chars().take(NAME_CHARS_MAX).collect();
+        if key.is_empty() || key.contains('=') {
+            let shown = shown.escape_default();
+            return wrong(format!("'{shown}' cannot be a label's key: not empty, and no '='."));
+        }
+        if key.len() > LABEL_BYTES_MAX || value.len() > LABEL_BYTES_MAX {
+            return wrong(format!(
+                "The label '{}' is too long: key and value have at most {LABEL_BYTES_MAX} bytes \
+                 each.",
+                shown.escape_default()
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The first half of a made name: the program, without its folder.

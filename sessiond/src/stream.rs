@@ -1,4 +1,4 @@
-//! A file as an HTTP body, in pieces.
+//! HTTP bodies that come in pieces: a file, and whatever else is sent as it comes.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -27,16 +27,22 @@ impl hyper::body::Body for Pieces {
     }
 }
 
+/// What is sent, until the sender goes; it waits for a client that is slow, and hears of one that is gone.
+pub fn sent(ahead: usize) -> (mpsc::Sender<io::Result<Bytes>>, Body) {
+    let (pieces, receiver) = mpsc::channel(ahead);
+    (pieces, Body::new(Pieces(receiver)))
+}
+
 /// The whole file from its start. A client that goes away ends the reading.
 pub fn body(file: File) -> Body {
-    let (pieces, receiver) = mpsc::channel(AHEAD);
+    let (pieces, body) = sent(AHEAD);
     tokio::task::spawn_blocking(move || {
         if let Err(error) = read_all(file, &pieces) {
             // The receiver may be gone, and then nobody wants to know.
             drop(pieces.blocking_send(Err(error)));
         }
     });
-    Body::new(Pieces(receiver))
+    body
 }
 
 fn read_all(mut file: File, pieces: &mpsc::Sender<io::Result<Bytes>>) -> io::Result<()> {

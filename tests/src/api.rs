@@ -42,7 +42,14 @@ pub fn ask_by_key(
     );
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
+    let mut piece = [0; 16 * 1024];
+    // Events that come one by one have no end: their head is the answer.
+    while !String::from_utf8_lossy(&answer).contains("text/event-stream\r\n") {
+        match stream.read(&mut piece)? {
+            0 => break,
+            count => answer.extend_from_slice(piece.get(..count).unwrap_or_default()),
+        }
+    }
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = answer.split_once("\r\n\r\n").context("an HTTP answer")?;
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).context("a status")?;

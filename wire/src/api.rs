@@ -8,8 +8,9 @@
 //! | POST `projects` | [`CreateProject`] → [`Project`] (the one of that folder, made on first use) |
 //! | GET `projects` | → `{"projects": [Project]}` |
 //! | POST `projects/:p/sessions` | [`CreateSession`] → 201 [`SessionView`] |
-//! | GET `sessions?all=` | → `{"sessions": [SessionView]}`: the living and the last ten, or all |
+//! | GET `sessions?all=&state=&label=&project=&source=&name=&limit=&after=` | → [`Sessions`]: the living and the last ten, or all; oldest first, a page at a time |
 //! | GET `sessions/:s` | → [`SessionView`] |
+//! | PATCH `sessions/:s` | [`PatchSession`] → [`SessionView`]: rename, label, archive |
 //! | DELETE `sessions/:s?confirm=true` | end: → [`SessionView`], when its cages are gone |
 //! | DELETE `sessions/:s?confirm=true&purge=true` | remove an ended one: → 204 |
 //! | POST `sessions/:s/pause`, `…/resume` | all its cages or none: → [`SessionView`] |
@@ -45,11 +46,14 @@
 //! | GET `ptys/:t/scrollback?form=rendered\|raw` | → bytes, also after the end |
 //! | POST `ptys/:t/wait?timeout_ms=` | → `{"exit": Exit}` when it ended; `{"exit": null}` after the time |
 //! | GET `sessions/:s/events?after=N&limit=&wait_ms=` | → [`Events`]; `wait_ms`: wait so long for the first new one |
+//! | GET `sessions/:s/events/stream?after=N` | → [`SessionEvent`]s as server-sent events; the header `Last-Event-ID` counts more |
+//! | GET `openapi.json` | → all of this, as OpenAPI 3.1 |
 //! | GET `resolve?id=TEXT` | → [`Resolved`]; 404, or 409 with `details.candidates` |
 //! | POST `shutdown` | [`Shutdown`] → [`crate::supervisor::ShutdownAnswer`] |
 //!
 //! Errors: `{"error": WireError}`. Another operator's object is `not_found`.
 
+use crate::audit::AuditView;
 use crate::supervisor::{Phase, ShutdownCages};
 use crate::{
     Arg, CageCheckpoint, CageId, Changes, CheckpointId, Enforced, ErrorCode, ExecSpec, Exit,
@@ -65,6 +69,7 @@ pub const BASE: &str = "/api/v1";
 pub const UPGRADE: &str = "mews.v1.viewer";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorBody {
     pub error: WireError,
 }
@@ -93,6 +98,7 @@ pub fn http_status(code: ErrorCode) -> u16 {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ready {
     pub ready: bool,
     pub storage: bool,
@@ -100,6 +106,7 @@ pub struct Ready {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Versions {
     pub build: String,
     pub proto: u32,
@@ -117,6 +124,7 @@ pub struct Versions {
 
 /// Who serves a living cage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CageBuild {
     pub cage: CageId,
     pub session: SessionId,
@@ -126,12 +134,14 @@ pub struct CageBuild {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CreateProject {
     /// Absolute.
     pub folder: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Project {
     pub slug: String,
     pub folder: String,
@@ -139,6 +149,7 @@ pub struct Project {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CreateSession {
     /// Absent: made from the command, as `bash-1`; then `name_hint` is its first half.
@@ -153,6 +164,7 @@ pub struct CreateSession {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
     Idle,
@@ -164,6 +176,7 @@ pub enum SessionState {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     Pending,
@@ -175,6 +188,7 @@ pub enum RunState {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
     Agent,
@@ -183,6 +197,7 @@ pub enum RunKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionView {
     pub id: SessionId,
     pub name: String,
@@ -203,7 +218,36 @@ pub struct SessionView {
     pub cages: Vec<CageView>,
 }
 
+/// One page of sessions, the oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Sessions {
+    pub sessions: Vec<SessionView>,
+    /// Say it as `after`, and the next page comes; null: this is the last one.
+    #[serde(default)]
+    pub next: Option<String>,
+}
+
+/// Most sessions in one page, and as many as come where nobody says how many.
+pub const SESSIONS_PAGE: u32 = 200;
+pub const LABELS_MAX: usize = 64;
+/// Of a key, of a value, of a source.
+pub const LABEL_BYTES_MAX: usize = 256;
+
+/// What is to be other than it is; what is not named stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct PatchSession {
+    pub name: Option<String>,
+    /// Null takes a label away; those that are not named stay.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Only of one that has ended: it is left out of plain lists.
+    pub archived: Option<bool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunView {
     pub id: RunId,
     pub session: SessionId,
@@ -220,6 +264,7 @@ pub struct RunView {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CageView {
     pub id: CageId,
     pub run: RunId,
@@ -241,6 +286,7 @@ pub struct CageView {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PtyView {
     pub id: PtyId,
     pub cage: CageId,
@@ -259,6 +305,7 @@ pub struct PtyView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobRequest {
     pub kind: RunKind,
     pub policy: PolicySource,
@@ -271,6 +318,7 @@ pub struct JobRequest {
 
 /// Leave for whoever has the key to start commands in this session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MakeGrant {
     /// How many cages in all.
     pub cages: u32,
@@ -279,15 +327,19 @@ pub struct MakeGrant {
     pub policy: PolicySource,
     #[serde(default)]
     pub overrides: Overrides,
+    #[serde(default)]
+    pub client_request_id: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrantMade {
     pub grant: GrantView,
     pub key: GrantKey,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrantView {
     #[serde(flatten)]
     pub state: GrantState,
@@ -301,6 +353,7 @@ pub struct GrantView {
 /// A command by a grant, whose key stands in the header `Authorization: Bearer KEY`; policy, flags and
 /// folder are the grant's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrantedJob {
     pub exec: ExecSpec,
     #[serde(default)]
@@ -309,6 +362,7 @@ pub struct GrantedJob {
 
 /// One more command in a living cage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecRequest {
     #[serde(flatten)]
     pub exec: ExecSpec,
@@ -318,6 +372,7 @@ pub struct ExecRequest {
 
 /// What a started command is called everywhere.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Started {
     pub session: SessionId,
     pub name: String,
@@ -328,6 +383,7 @@ pub struct Started {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct TakeCheckpoint {
     pub note: Option<String>,
@@ -336,6 +392,7 @@ pub struct TakeCheckpoint {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointState {
     /// Meant: it is being taken.
@@ -351,6 +408,7 @@ pub enum CheckpointState {
 pub const CHECKPOINTS_MAX: usize = 50;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckpointView {
     pub id: CheckpointId,
     pub session: SessionId,
@@ -370,6 +428,7 @@ pub struct CheckpointView {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Rollback {
     /// Living cages are killed and later changes to files are lost: must be true.
@@ -379,12 +438,14 @@ pub struct Rollback {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RolledBack {
     pub session: SessionView,
     pub started: Option<Started>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct LayerPaths {
     /// Below the workspace; a path stands for all below it. Empty: all changes.
@@ -392,6 +453,7 @@ pub struct LayerPaths {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayerDone {
     pub done: Changes,
     /// What stays, with the reason in `conflict`.
@@ -399,6 +461,7 @@ pub struct LayerDone {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignalRequest {
     pub signal: i32,
     /// One command; absent: all of them.
@@ -407,6 +470,7 @@ pub struct SignalRequest {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionEvent {
     /// Per session, from 1, without holes.
     pub seq: i64,
@@ -419,9 +483,74 @@ pub struct SessionEvent {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Events {
     pub epoch: i64,
     pub events: Vec<SessionEvent>,
+}
+
+/// By slug.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Projects {
+    pub projects: Vec<Project>,
+}
+
+/// The oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Runs {
+    pub runs: Vec<RunView>,
+}
+
+/// The oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Cages {
+    pub cages: Vec<CageView>,
+}
+
+/// The oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Ptys {
+    pub ptys: Vec<PtyView>,
+}
+
+/// The oldest first, without screens and processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Checkpoints {
+    pub checkpoints: Vec<CheckpointView>,
+}
+
+/// The oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Grants {
+    pub grants: Vec<GrantView>,
+}
+
+/// The newest so many, the oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AuditEntries {
+    pub entries: Vec<AuditView>,
+}
+
+/// Of `wait`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Waited {
+    /// Null: the time is over.
+    pub exit: Option<Exit>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Health {
+    /// `ok`
+    pub status: String,
 }
 
 /// The header of an upgrade by any ID that says, as JSON, what it meant: [`Resolved`].
@@ -430,6 +559,7 @@ pub const RESOLVED: &str = "mews-resolved";
 /// What an ID argument means: a name, else a unique prefix or suffix (4 characters or more, any
 /// case) of a session's, run's, cage's or terminal's id. The fields below it are the newest ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resolved {
     pub session: SessionId,
     pub name: String,
@@ -441,6 +571,7 @@ pub struct Resolved {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shutdown {
     pub cages: ShutdownCages,
 }

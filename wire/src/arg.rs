@@ -86,6 +86,22 @@ impl<'de> Deserialize<'de> for Arg {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Arg {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Arg".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let (text, bytes) =
+            (generator.subschema_for::<String>(), generator.subschema_for::<Vec<u8>>());
+        schemars::json_schema!({
+            "description": "A string, or an array of bytes where it is not UTF-8.",
+            "anyOf": [text, bytes],
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -71,6 +71,7 @@ pub struct AttachOptions {
 
 /// Which store of a terminal to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ScrollbackForm {
     /// Rendered logical lines, the screen's own lines at the end.

@@ -25,6 +25,7 @@ pub struct AuditLine {
 
 /// Who does what to whose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Act {
     /// Whose connection asked: the kernel's word.
     pub uid: u32,
@@ -52,6 +53,7 @@ pub struct AuditPage {
 
 /// Who wrote an entry down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Keeper {
     /// The supervisor, whose journal sessiond cannot write.
@@ -61,6 +63,7 @@ pub enum Keeper {
 
 /// An act with its outcome, as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditView {
     pub at_ms: i64,
     #[serde(flatten)]

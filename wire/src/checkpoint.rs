@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One cage, as it stood.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CageCheckpoint {
     pub cage: CageId,
     /// How it came to stand still, process by process.
@@ -22,6 +23,7 @@ pub struct CageCheckpoint {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PtyCheckpoint {
     pub pty: PtyId,
     pub argv: Vec<String>,
@@ -35,6 +37,7 @@ pub struct PtyCheckpoint {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SavedLayer {
     pub mode: WorkspaceMode,
     pub copied: Copied,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WallState {
     /// Put up and read back.
@@ -17,6 +18,7 @@ pub enum WallState {
 
 /// One wall: `userns`, `landlock`, `seccomp`, `cgroup.memory`, `cgroup.pids`, `cgroup.cpu`, `ptys`, …
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wall {
     pub name: String,
     pub state: WallState,
@@ -26,6 +28,7 @@ pub struct Wall {
 
 /// All walls of a cage, in the order in which they are put up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Enforced {
     pub walls: Vec<Wall>,
 }

@@ -6,6 +6,7 @@ use std::fmt;
 
 /// Stable codes; the HTTP status of each is in SESSIONS.md 7 and mapped once, in sessiond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     BadRequest,
@@ -36,6 +37,7 @@ pub enum ErrorCode {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WireError {
     pub code: ErrorCode,
     pub message: String,

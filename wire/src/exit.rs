@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// By itself, with a status.
@@ -60,6 +61,7 @@ impl Cause {
 
 /// What it used, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Usage {
     pub wall_ms: u64,
@@ -82,6 +84,7 @@ pub struct Usage {
 
 /// The end of a payload. Exactly one of `code` and `signal` says how the process itself ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Exit {
     /// Its status, 0 to 255; absent if a signal ended it.
     pub code: Option<u8>,

@@ -16,6 +16,7 @@ pub const GRANTS_MAX: usize = 100;
 
 /// A grant as its keeper sees it. Nothing in here opens it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrantState {
     pub id: GrantId,
     pub session: SessionId,
@@ -36,6 +37,7 @@ pub struct GrantState {
 
 /// Whether a grant can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     Good,
@@ -83,6 +85,7 @@ impl GrantState {
 
 /// What opens a grant. Whoever has it can use it: it is shown once, when it is made.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct GrantKey {
     pub id: GrantId,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a cage sees the folder that the operator works in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceMode {
     /// The folder itself.
@@ -17,6 +18,7 @@ pub enum WorkspaceMode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     Added,
@@ -25,6 +27,7 @@ pub enum ChangeKind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
     File,
@@ -35,6 +38,7 @@ pub enum EntryKind {
 
 /// One path of the workspace that is other than it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// Below the workspace.
     pub path: Arg,
@@ -51,6 +55,7 @@ pub struct Change {
 
 /// Sorted by path; a folder before what it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Changes {
     pub changes: Vec<Change>,
     /// More than [`CHANGES_MAX`], or longer than a report may be: the rest is not listed.
@@ -62,6 +67,7 @@ pub const CHANGES_MAX: usize = 100_000;
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Copied {
     /// Entries of any kind.
     pub entries: u64,

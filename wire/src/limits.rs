@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 /// What the number of a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     Bytes,
@@ -17,6 +18,7 @@ pub enum Unit {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitView {
     /// As in the policy, without `limits.`.
     pub limit: String,
@@ -32,6 +34,7 @@ pub struct LimitView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitChange {
     pub limit: String,
     pub unit: Unit,
@@ -44,6 +47,7 @@ pub type LimitsAsked = Map<String, Value>;
 
 /// All limits of a cage, in the order of the documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitsView {
     pub limits: Vec<LimitView>,
     /// What this request changed.

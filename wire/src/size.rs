@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Columns and rows, each in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Size {
     pub cols: u16,
     pub rows: u16,

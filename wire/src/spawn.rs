@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One command in a cage: the first one, or one more in a living cage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecSpec {
     pub argv: Vec<Arg>,
     /// The caller's whole environment; the policy's `env` picks from it.
@@ -29,6 +30,7 @@ pub struct ExecSpec {
 
 /// Where the policy comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PolicySource {
     /// A file of the policy folder, else a shipped preset.
@@ -39,6 +41,7 @@ pub enum PolicySource {
 
 /// What the operator said on the command line; it may widen (CAGE.md 1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Overrides {
     pub read: Vec<Arg>,
@@ -62,6 +65,7 @@ pub struct Overrides {
 
 /// A cage and its first command. Travels in a memfd beside the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SpawnSpec {
     pub session: SessionId,
     pub run: RunId,

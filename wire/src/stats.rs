@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stats {
     pub at_ms: i64,
@@ -21,6 +22,7 @@ pub struct Stats {
 
 /// Of everything in the cage. `by` here and below: `cgroup v1`, `cgroup v2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuUse {
     pub by: String,
     pub total_us: u64,
@@ -33,6 +35,7 @@ pub struct CpuUse {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryUse {
     pub by: String,
     pub current_bytes: u64,
@@ -46,6 +49,7 @@ pub struct MemoryUse {
 
 /// Processes and threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PidsUse {
     pub by: String,
     pub current: u64,
@@ -57,6 +61,7 @@ pub struct PidsUse {
 
 /// Bytes from and to block devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IoUse {
     pub by: String,
     pub read_bytes: u64,
@@ -67,6 +72,7 @@ pub struct IoUse {
 
 /// Time lost to waiting (PSI), per resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pressures {
     pub cpu: Option<Pressure>,
     pub memory: Option<Pressure>,
@@ -74,6 +80,7 @@ pub struct Pressures {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pressure {
     /// Some process waited.
     pub some: Stall,
@@ -83,6 +90,7 @@ pub struct Pressure {
 
 /// Percent of the last 10, 60 and 300 seconds, and all of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stall {
     pub avg10: f64,
     pub avg60: f64,
@@ -92,6 +100,7 @@ pub struct Stall {
 
 /// Printed by all commands, to terminals and pipes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutputUse {
     pub bytes: u64,
     pub limit_bytes: Option<u64>,

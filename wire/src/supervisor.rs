@@ -140,6 +140,7 @@ pub struct Admitted {
 
 /// What becomes of living cages when the daemons stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ShutdownCages {
     /// Do not stop if there are any (`conflict`, with their number).
@@ -150,6 +151,7 @@ pub enum ShutdownCages {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShutdownAnswer {
     pub living: u32,
 }
@@ -164,6 +166,7 @@ pub struct Spawned {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Between the request and `go`.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a process was brought to stand still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum How {
     /// It obeyed SIGTSTP as the system does by default.
@@ -22,6 +23,7 @@ pub enum How {
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stilled {
     /// As the cage numbers it.
     pub pid: i32,
@@ -34,6 +36,7 @@ pub struct Stilled {
 
 /// A whole cage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Suspension {
     /// What holds it: `cgroup v2`, or `signals` where this host has no freezer for us.
     pub by: String,

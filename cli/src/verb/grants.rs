@@ -172,7 +172,8 @@ async fn make(args: &Make, say: &Say) -> Result<u8, Failure> {
         let api = Api::starting();
         let (session, is_new) = session_of(args, &api).await?;
         let overrides = args.flags.overrides()?;
-        let body = MakeGrant { cages: args.cages, for_ms, policy, overrides };
+        let body =
+            MakeGrant { cages: args.cages, for_ms, policy, overrides, client_request_id: None };
         let path = format!("/sessions/{session}/grants");
         let made: Result<GrantMade, Failure> = api.post(&path, &body, Repeat::Never).await;
         if made.is_err() && is_new {

@@ -21,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use rusqlite::Connection;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -35,12 +36,12 @@ use wire::{AttachOptions, CageId, ErrorCode, Exit, WireError};
 /// How long the end of a terminal may take to be told when an attach just missed it.
 const END_DUE: Duration = Duration::from_secs(2);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct AttachQuery {
     options: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct AttachAnyQuery {
     id: String,
     options: Option<String>,

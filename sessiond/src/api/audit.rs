@@ -9,14 +9,15 @@ use crate::access::{self, Verb};
 use crate::store::audit::{self, Wanted};
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use wire::SessionId;
+use wire::api::AuditEntries;
 
 const LIMIT_DEFAULT: u32 = 100;
 const LIMIT_MAX: u32 = 10_000;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct AuditQuery {
     session: Option<SessionId>,
     #[serde(default)]
@@ -28,7 +29,7 @@ pub(super) async fn list(
     State(app): Shared,
     caller: Caller,
     Query(query): Query<AuditQuery>,
-) -> Answer<Json<Value>> {
+) -> Answer<Json<AuditEntries>> {
     let who = caller.operator;
     let wanted = Wanted {
         of: access::scope(who),
@@ -42,5 +43,5 @@ pub(super) async fn list(
         }
         audit::list(db, wanted)
     });
-    Ok(Json(json!({ "entries": entries.await? })))
+    Ok(Json(AuditEntries { entries: entries.await? }))
 }

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::caller::Caller;
+use super::describe::{Created, Done};
 use super::error::Answer;
 use super::extract::{Ids, Large, Small};
 use super::sessions::visible;
@@ -14,21 +15,21 @@ use crate::store::{Result, cages, ptys};
 use crate::supervisor_link::document;
 use axum::Json;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use rusqlite::Connection;
-use serde_json::{Value, json};
-use wire::api::{CageView, ExecRequest, SignalRequest, Started};
+use serde_json::json;
+use wire::api::{CageView, Cages, ExecRequest, SignalRequest, Started};
 use wire::supervisor::{Phase, SupervisorRequest};
 use wire::{CageId, ErrorCode, SessionId, WireError};
 
-pub(super) async fn list(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<Value>> {
+pub(super) async fn list(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<Cages>> {
     let (who, id) = (caller.operator, ids.session()?);
     let cages = app.store.read(move |db| {
         visible(db, who, Verb::Read, id)?;
         cages::of_session(db, id)
     });
-    Ok(Json(json!({ "cages": cages.await? })))
+    Ok(Json(Cages { cages: cages.await? }))
 }
 
 fn find(
@@ -57,10 +58,10 @@ pub(super) async fn exec(
     caller: Caller,
     ids: Ids,
     Large(request): Large<ExecRequest>,
-) -> Answer<(StatusCode, Json<Started>)> {
+) -> Answer<Created<Started>> {
     let place = (ids.session()?, ids.cage()?);
     let started = jobs::exec(app, caller, place, request).await?;
-    Ok((StatusCode::CREATED, Json(started)))
+    Ok(Created(started))
 }
 
 pub(super) async fn signal(
@@ -68,7 +69,7 @@ pub(super) async fn signal(
     caller: Caller,
     ids: Ids,
     Small(body): Small<SignalRequest>,
-) -> Answer<StatusCode> {
+) -> Answer<Done> {
     if !(1..=64).contains(&body.signal) {
         let words = "'signal' is a number from 1 to 64.";
         return Err(WireError::new(ErrorCode::ValidationFailed, words).into());
@@ -85,7 +86,7 @@ pub(super) async fn signal(
     let request = SupervisorRequest::Signal { cage: cage.id, pty: body.pty, signal: body.signal };
     let link = app.link.current()?;
     link.request(&request, vec![caller.authority()?]).await.map_err(WireError::from)?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
 pub(super) async fn suspend(
@@ -106,20 +107,17 @@ async fn moved(app: &App, caller: &Caller, ids: &Ids, motion: Motion) -> Answer<
     Ok(Json(found(app, caller, Verb::Change, ids).await?))
 }
 
-pub(super) async fn kill(State(app): Shared, caller: Caller, ids: Ids) -> Answer<StatusCode> {
+pub(super) async fn kill(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Done> {
     let cage = found(&app, &caller, Verb::Change, &ids).await?;
     endings::end_cage(&app, &caller, cage.id, Force::Kill).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
-pub(super) async fn plan(
-    State(app): Shared,
-    caller: Caller,
-    ids: Ids,
-) -> Answer<impl IntoResponse> {
+pub(super) async fn plan(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Response> {
     let cage = found(&app, &caller, Verb::Read, &ids).await?;
     let request = SupervisorRequest::Plan { cage: cage.id };
     let link = app.link.current()?;
     let reply = link.request(&request, vec![caller.authority()?]).await.map_err(WireError::from)?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], document(reply).await?))
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    Ok((kind, document(reply).await?).into_response())
 }

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::caller::Caller;
+use super::describe::Created;
 use super::error::Answer;
 use super::extract::{Ids, Large, Small};
 use super::sessions::visible;
@@ -13,11 +14,11 @@ use crate::layers;
 use crate::store::checkpoints as rows;
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use serde_json::{Value, json};
 use std::sync::Arc;
 use wire::Changes;
-use wire::api::{CheckpointView, LayerDone, LayerPaths, Rollback, RolledBack, TakeCheckpoint};
+use wire::api::{
+    CheckpointView, Checkpoints, LayerDone, LayerPaths, Rollback, RolledBack, TakeCheckpoint,
+};
 use wire::supervisor::LayerRequest;
 
 pub(super) async fn take(
@@ -25,21 +26,24 @@ pub(super) async fn take(
     caller: Caller,
     ids: Ids,
     Small(body): Small<TakeCheckpoint>,
-) -> Answer<(StatusCode, Json<CheckpointView>)> {
+) -> Answer<Created<CheckpointView>> {
     let (app, session) = (Arc::clone(&app), ids.session()?);
     let work = async move { checkpoints::take(&app, &caller, session, body).await };
     let taken = in_background(work).await?;
-    Ok((StatusCode::CREATED, Json(taken)))
+    Ok(Created(taken))
 }
 
-pub(super) async fn list(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<Value>> {
+pub(super) async fn list(
+    State(app): Shared,
+    caller: Caller,
+    ids: Ids,
+) -> Answer<Json<Checkpoints>> {
     let (who, id) = (caller.operator, ids.session()?);
     let listed = app.store.read(move |db| {
         visible(db, who, Verb::Read, id)?;
         rows::of_session(db, id)
     });
-    let brief: Vec<CheckpointView> = listed.await?.into_iter().map(brief).collect();
-    Ok(Json(json!({ "checkpoints": brief })))
+    Ok(Json(Checkpoints { checkpoints: listed.await?.into_iter().map(brief).collect() }))
 }
 
 fn brief(row: CheckpointView) -> CheckpointView {

@@ -9,6 +9,7 @@ use crate::access::Verb;
 use crate::store::events;
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 use wire::api::Events;
@@ -17,7 +18,7 @@ const LIMIT_DEFAULT: u32 = 1_000;
 const LIMIT_MAX: u32 = 10_000;
 const WAIT_MAX_MS: u64 = 60 * 1000;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct EventsQuery {
     #[serde(default)]
     after: i64,

@@ -22,7 +22,7 @@ use wire::{
 /// Bodies that describe things.
 const SMALL: usize = 64 * 1024;
 /// Command line and environment: JSON may spend six characters on a byte (`\u0000`).
-const LARGE: usize = 6 * (wire::ARGV_BYTES_MAX + wire::ENV_BYTES_MAX) + SMALL;
+pub(super) const LARGE: usize = 6 * (wire::ARGV_BYTES_MAX + wire::ENV_BYTES_MAX) + SMALL;
 const INPUT: usize = 1024 * 1024;
 /// A body that is not here by then does not come.
 const BODY_DUE: Duration = Duration::from_secs(30);
@@ -75,7 +75,7 @@ async fn split(request: Request) -> Result<(Caller, Body), ApiError> {
     Ok((Caller::from_request_parts(&mut parts, &()).await?, body))
 }
 
-async fn read(caller: &Caller, body: Body, max: usize) -> Result<Bytes, ApiError> {
+pub(super) async fn read(caller: &Caller, body: Body, max: usize) -> Result<Bytes, ApiError> {
     let due = Instant::now() + BODY_DUE;
     let longest = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
     let longest = longest.unwrap_or(max).min(max);
@@ -129,6 +129,22 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
             let words = format!("The query is not what is wanted: {}.", rejection.body_text());
             ApiError(WireError::new(ErrorCode::BadRequest, words))
         })
+    }
+}
+
+/// Where a client that reads server-sent events was when it lost us.
+#[derive(Debug)]
+pub(super) struct LastEventId(pub(super) Option<i64>);
+
+impl<S: Send + Sync> FromRequestParts<S> for LastEventId {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
+        let said = parts.headers.get("last-event-id").filter(|said| !said.is_empty());
+        let Some(said) = said else { return Ok(Self(None)) };
+        let number = said.to_str().ok().and_then(|text| text.parse().ok());
+        let words = "The header Last-Event-ID is the number of the last event that was read.";
+        let wrong = || WireError::new(ErrorCode::ValidationFailed, words);
+        Ok(Self(Some(number.ok_or_else(wrong)?)))
     }
 }
 

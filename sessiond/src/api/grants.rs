@@ -2,29 +2,28 @@
 
 use super::Shared;
 use super::caller::Caller;
+use super::describe::Created;
 use super::error::Answer;
 use super::extract::{Ids, Key, Large};
 use crate::jobs::{self, in_background};
 use crate::{access, grants};
 use axum::Json;
 use axum::extract::{FromRequest, Request, State};
-use axum::http::StatusCode;
-use serde_json::{Value, json};
 use std::sync::Arc;
-use wire::api::{GrantMade, GrantView, GrantedJob, MakeGrant, Started};
+use wire::api::{GrantMade, GrantView, GrantedJob, Grants, MakeGrant, Started};
 
 pub(super) async fn make(
     State(app): Shared,
     caller: Caller,
     ids: Ids,
     Large(body): Large<MakeGrant>,
-) -> Answer<(StatusCode, Json<GrantMade>)> {
+) -> Answer<Created<GrantMade>> {
     let made = in_background(grants::mint(app, caller, ids.session()?, body)).await?;
-    Ok((StatusCode::CREATED, Json(made)))
+    Ok(Created(made))
 }
 
-pub(super) async fn list(State(app): Shared, caller: Caller) -> Answer<Json<Value>> {
-    Ok(Json(json!({ "grants": grants::list(&app, &caller).await? })))
+pub(super) async fn list(State(app): Shared, caller: Caller) -> Answer<Json<Grants>> {
+    Ok(Json(Grants { grants: grants::list(&app, &caller).await? }))
 }
 
 pub(super) async fn revoke(
@@ -45,12 +44,12 @@ pub(super) async fn start(
     ids: Ids,
     Key(key): Key,
     request: Request,
-) -> Answer<(StatusCode, Json<Started>)> {
+) -> Answer<Created<Started>> {
     if key.id != ids.grant()? {
         return Err(access::not_found("grant").into());
     }
     let opened = jobs::open(&app, &caller, key).await?;
     let Large(body) = Large::<GrantedJob>::from_request(request, &()).await?;
     let started = jobs::start_granted(app, caller, opened, body).await?;
-    Ok((StatusCode::CREATED, Json(started)))
+    Ok(Created(started))
 }

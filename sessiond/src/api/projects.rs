@@ -10,17 +10,16 @@ use crate::store::{Result, projects};
 use axum::Json;
 use axum::extract::State;
 use rusqlite::Connection;
-use serde_json::{Value, json};
 use std::path::{Component, Path, PathBuf};
-use wire::api::{CreateProject, Project};
+use wire::api::{CreateProject, Project, Projects};
 use wire::{ErrorCode, WireError};
 
 const FOLDER_BYTES_MAX: usize = 4096;
 
-pub(super) async fn list(State(app): Shared, caller: Caller) -> Answer<Json<Value>> {
+pub(super) async fn list(State(app): Shared, caller: Caller) -> Answer<Json<Projects>> {
     let uid = caller.operator.uid;
     let projects = app.store.read(move |db| projects::list(db, uid)).await?;
-    Ok(Json(json!({ "projects": projects })))
+    Ok(Json(Projects { projects }))
 }
 
 pub(super) async fn create(

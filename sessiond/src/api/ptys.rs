@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::caller::Caller;
+use super::describe::Done;
 use super::error::Answer;
 use super::extract::{Ids, Query, Raw, Small};
 use super::sessions::visible;
@@ -12,14 +13,15 @@ use crate::supervisor_link::document;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use rusqlite::Connection;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
-use wire::api::PtyView;
+use wire::api::{PtyView, Ptys, Waited};
 use wire::supervisor::{Phase, SupervisorRequest};
 use wire::{ErrorCode, PtyId, ScrollbackForm, Size, WireError};
 
@@ -27,24 +29,24 @@ use wire::{ErrorCode, PtyId, ScrollbackForm, Size, WireError};
 const WAIT_MAX_MS: u64 = 10 * 60 * 1000;
 const WAIT_DEFAULT_MS: u64 = 60 * 1000;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ScrollbackQuery {
     #[serde(default)]
     form: ScrollbackForm,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct WaitQuery {
     timeout_ms: Option<u64>,
 }
 
-pub(super) async fn list(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<Value>> {
+pub(super) async fn list(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<Ptys>> {
     let (who, id) = (caller.operator, ids.session()?);
     let ptys = app.store.read(move |db| {
         visible(db, who, Verb::Read, id)?;
         ptys::of_session(db, id)
     });
-    Ok(Json(json!({ "ptys": ptys.await? })))
+    Ok(Json(Ptys { ptys: ptys.await? }))
 }
 
 pub(super) fn find(db: &Connection, who: Operator, verb: Verb, id: PtyId) -> Result<PtyView> {
@@ -80,14 +82,14 @@ pub(super) async fn input(
     caller: Caller,
     ids: Ids,
     Raw(bytes): Raw,
-) -> Answer<StatusCode> {
+) -> Answer<Done> {
     let pty = open(found(&app, &caller, Verb::Attach, ids.pty()?).await?)?;
     let memfd = link::memfd::sealed("input", &bytes)
         .map_err(|error| WireError::new(ErrorCode::Internal, format!("memfd: {error}")))?;
     let request = SupervisorRequest::Input { cage: pty.cage, pty: pty.id };
     let link = app.link.current()?;
     link.request(&request, vec![caller.authority()?, memfd]).await.map_err(WireError::from)?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
 pub(super) async fn resize(
@@ -95,7 +97,7 @@ pub(super) async fn resize(
     caller: Caller,
     ids: Ids,
     Small(size): Small<Size>,
-) -> Answer<StatusCode> {
+) -> Answer<Done> {
     let pty = open(found(&app, &caller, Verb::Attach, ids.pty()?).await?)?;
     let size = size.clamped();
     let request = SupervisorRequest::Resize { cage: pty.cage, pty: pty.id, size };
@@ -103,7 +105,7 @@ pub(super) async fn resize(
     link.request(&request, vec![caller.authority()?]).await.map_err(WireError::from)?;
     let id = pty.id;
     app.store.write(move |db| ptys::set_size(db, id, Some(size))).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
 pub(super) async fn scrollback(
@@ -154,7 +156,7 @@ pub(super) async fn wait(
     caller: Caller,
     ids: Ids,
     Query(query): Query<WaitQuery>,
-) -> Answer<Json<Value>> {
+) -> Answer<Json<Waited>> {
     let (who, id) = (caller.operator, ids.pty()?);
     let patience = query.timeout_ms.unwrap_or(WAIT_DEFAULT_MS).min(WAIT_MAX_MS);
     // A run's own command has ended only when its run has: whoever waited then sees both.
@@ -167,5 +169,5 @@ pub(super) async fn wait(
         let told = cage.is_none_or(|cage| cage.phase == Phase::Gone || cage.exit.is_some());
         Ok(pty.exit.filter(|_exit| told))
     });
-    Ok(Json(json!({ "exit": ended.await? })))
+    Ok(Json(Waited { exit: ended.await? }))
 }

@@ -11,6 +11,7 @@ use crate::store::sessions;
 use axum::Json;
 use axum::extract::State;
 use rusqlite::{Connection, OptionalExtension, params};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use wire::api::{Resolved, SessionState};
@@ -20,7 +21,7 @@ use wire::{CageId, ErrorCode, PtyId, RunId, SessionId, WireError};
 const PART_MIN: usize = 4;
 const CANDIDATES_MAX: u32 = 20;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ResolveQuery {
     #[serde(default)]
     id: String,

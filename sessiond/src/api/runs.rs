@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::caller::Caller;
+use super::describe::Created;
 use super::error::Answer;
 use super::extract::{Ids, Large};
 use super::sessions::visible;
@@ -10,27 +11,25 @@ use crate::store::runs;
 use crate::{endings, jobs};
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use serde_json::{Value, json};
-use wire::api::{JobRequest, RunView, Started};
+use wire::api::{JobRequest, RunView, Runs, Started};
 
 pub(super) async fn start(
     State(app): Shared,
     caller: Caller,
     ids: Ids,
     Large(job): Large<JobRequest>,
-) -> Answer<(StatusCode, Json<Started>)> {
+) -> Answer<Created<Started>> {
     let started = jobs::start(app, caller, ids.session()?, job).await?;
-    Ok((StatusCode::CREATED, Json(started)))
+    Ok(Created(started))
 }
 
-pub(super) async fn list(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<Value>> {
+pub(super) async fn list(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<Runs>> {
     let (who, id) = (caller.operator, ids.session()?);
     let runs = app.store.read(move |db| {
         visible(db, who, Verb::Read, id)?;
         runs::of_session(db, id)
     });
-    Ok(Json(json!({ "runs": runs.await? })))
+    Ok(Json(Runs { runs: runs.await? }))
 }
 
 pub(super) async fn get(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<RunView>> {

@@ -2,35 +2,31 @@
 
 use super::Shared;
 use super::caller::Caller;
+use super::describe::Created;
 use super::error::Answer;
 use super::extract::{Ids, Query, Small};
+use super::listing::Listing;
 use crate::access::{self, Operator, Verb};
 use crate::clock::now_ms;
 use crate::ledger::{self, Told};
 use crate::store::requests::{self, RequestKey};
 use crate::store::sessions::SessionRow;
 use crate::store::{Result, projects, sessions};
-use crate::{endings, names, pausing};
+use crate::{amending, endings, names, pausing};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rusqlite::Connection;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use wire::api::{CreateSession, SessionState, SessionView};
+use serde_json::json;
+use wire::api::{
+    CreateSession, LABEL_BYTES_MAX, PatchSession, SessionState, SessionView, Sessions,
+};
 use wire::{ErrorCode, SessionId, WireError};
 
-const LABELS_MAX: usize = 64;
-const LABEL_BYTES_MAX: usize = 256;
-
-#[derive(Debug, Deserialize)]
-pub(super) struct ListQuery {
-    #[serde(default)]
-    all: bool,
-}
-
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct DeleteQuery {
     #[serde(default)]
     confirm: bool,
@@ -53,14 +49,16 @@ pub(super) fn visible(
 pub(super) async fn list(
     State(app): Shared,
     caller: Caller,
-    Query(query): Query<ListQuery>,
-) -> Answer<Json<Value>> {
-    let owner = access::scope(caller.operator);
-    let views = app.store.read(move |db| {
-        let rows = sessions::list(db, owner, query.all)?;
-        rows.into_iter().map(|row| sessions::view(db, row)).collect::<Result<Vec<_>>>()
+    Listing(filter): Listing,
+) -> Answer<Json<Sessions>> {
+    let filter = sessions::Filter { owner: access::scope(caller.operator), ..filter };
+    let page = app.store.read(move |db| {
+        let (rows, is_more) = sessions::page(db, &filter)?;
+        let next = rows.last().filter(|_row| is_more).map(|row| row.id.to_string());
+        let views = rows.into_iter().map(|row| sessions::view(db, row)).collect::<Result<_>>()?;
+        Ok(Sessions { sessions: views, next })
     });
-    Ok(Json(json!({ "sessions": views.await? })))
+    Ok(Json(page.await?))
 }
 
 pub(super) async fn get(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<SessionView>> {
@@ -74,40 +72,32 @@ pub(super) async fn create(
     caller: Caller,
     ids: Ids,
     Small(body): Small<CreateSession>,
-) -> Answer<(StatusCode, Json<SessionView>)> {
+) -> Answer<Created<SessionView>> {
     check(&body)?;
     let (who, slug) = (caller.operator, ids.project().to_owned());
     let view = app.store.write(move |db| make(db, who, &slug, body)).await?;
-    Ok((StatusCode::CREATED, Json(view)))
+    Ok(Created(view))
 }
 
 fn check(body: &CreateSession) -> Result<(), WireError> {
     if let Some(name) = &body.name {
         names::check(name)?;
     }
-    let small = |text: &String| text.len() <= LABEL_BYTES_MAX;
-    let fits = body.labels.len() <= LABELS_MAX
-        && body.labels.iter().all(|(key, value)| small(key) && small(value))
-        && body.source.as_ref().is_none_or(small)
-        && body.client_request_id.as_ref().is_none_or(small);
-    if fits {
-        return Ok(());
+    names::check_labels(&body.labels)?;
+    if body.source.as_ref().is_some_and(|source| source.len() > LABEL_BYTES_MAX) {
+        let words = format!("'source' has at most {LABEL_BYTES_MAX} bytes.");
+        return Err(WireError::new(ErrorCode::ValidationFailed, words));
     }
-    Err(WireError::new(
-        ErrorCode::ValidationFailed,
-        "At most 64 labels; labels, 'source' and 'client_request_id' have at most 256 bytes.",
-    ))
+    Ok(())
 }
 
 fn make(db: &Connection, who: Operator, slug: &str, body: CreateSession) -> Result<SessionView> {
     let now = now_ms();
     let project = projects::by_slug(db, who.uid, slug)?;
     let project = project.ok_or_else(|| access::not_found("project"))?;
-    let key = body.client_request_id.clone().map(|key| RequestKey {
-        uid: who.uid,
-        scope: format!("sessions:{slug}"),
-        key,
-    });
+    let key = body.client_request_id.clone();
+    let key = key.map(|key| RequestKey::new(who.uid, format!("sessions:{slug}"), key, &body));
+    let key = key.transpose()?;
     if let Some(key) = &key
         && let Some(earlier) = requests::made::<SessionId>(db, key, now)?
         && let Some(row) = sessions::get(db, earlier)?
@@ -148,15 +138,17 @@ fn name(db: &Connection, who: Operator, body: &CreateSession) -> Result<String> 
     };
     match sessions::by_name(db, who.uid, &name)? {
         None => Ok(name),
-        Some(taken) => Err(WireError::new(
-            ErrorCode::Conflict,
-            format!(
-                "There is a session '{name}' already; choose another name or `mews rm {name}`."
-            ),
-        )
-        .with(json!({ "session": taken.id }))
-        .into()),
+        Some(taken) => Err(names::taken(&taken).into()),
     }
+}
+
+pub(super) async fn amend(
+    State(app): Shared,
+    caller: Caller,
+    ids: Ids,
+    Small(body): Small<PatchSession>,
+) -> Answer<Json<SessionView>> {
+    Ok(Json(amending::amend(&app, &caller, ids.session()?, body).await?))
 }
 
 pub(super) async fn pause(

@@ -4,18 +4,17 @@ use super::Shared;
 use super::caller::Caller;
 use super::error::Answer;
 use super::extract::Small;
-use crate::access::{Admission, Operator};
+use crate::access;
 use crate::store::cages;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde_json::{Value, json};
-use wire::api::{CageBuild, Ready, Shutdown, Versions};
+use wire::WireError;
+use wire::api::{CageBuild, Health, Ready, Shutdown, Versions};
 use wire::supervisor::{ShutdownAnswer, SupervisorRequest};
-use wire::{ErrorCode, WireError};
 
-pub(super) async fn healthz() -> Json<Value> {
-    Json(json!({ "status": "ok" }))
+pub(super) async fn healthz() -> Json<Health> {
+    Json(Health { status: "ok".to_owned() })
 }
 
 pub(super) async fn readyz(State(app): Shared) -> (StatusCode, Json<Ready>) {
@@ -51,16 +50,9 @@ pub(super) async fn shutdown(
     caller: Caller,
     Small(body): Small<Shutdown>,
 ) -> Answer<Json<ShutdownAnswer>> {
-    if !may_stop(app.admission, caller.operator) {
-        let words = "Only root stops the daemons of a shared host.";
-        return Err(WireError::new(ErrorCode::Forbidden, words).into());
-    }
+    access::may_stop(app.admission, caller.operator)?;
     let link = app.link.current()?;
     let request = SupervisorRequest::Shutdown { cages: body.cages };
     let reply = link.request(&request, vec![caller.authority()?]).await.map_err(WireError::from)?;
     Ok(Json(reply.typed()?))
-}
-
-fn may_stop(admission: Admission, operator: Operator) -> bool {
-    operator.uid == 0 || admission == Admission::Only(operator.uid)
 }

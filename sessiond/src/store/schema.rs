@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use wire::{ErrorCode, WireError};
 
 /// Step N brings version N to N + 1.
-const STEPS: &[&str] = &[FIRST, CHECKPOINTS, GRANTS, AUDIT, BUILDS];
+const STEPS: &[&str] = &[FIRST, CHECKPOINTS, GRANTS, AUDIT, BUILDS, REQUESTS];
 
 const FIRST: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -140,6 +140,12 @@ CREATE INDEX checkpoints_by_session ON checkpoints (session);
 const BUILDS: &str = "
 ALTER TABLE cages ADD COLUMN build TEXT;
 ALTER TABLE cages ADD COLUMN unreachable TEXT;
+";
+
+/// What a `client_request_id` asked for, as a hash; null: an older build wrote it down.
+const REQUESTS: &str = "
+ALTER TABLE client_requests ADD COLUMN asked TEXT;
+CREATE INDEX sessions_by_owner ON sessions (uid);
 ";
 
 const GRANTS: &str = "

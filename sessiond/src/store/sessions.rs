@@ -2,7 +2,8 @@
 
 use super::column::{Json, Word};
 use super::{Result, cages, runs};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::types::{ToSql, ToSqlOutput, Value};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use std::collections::BTreeMap;
 use wire::SessionId;
 use wire::api::{SessionState, SessionView};
@@ -76,21 +77,114 @@ pub fn names(db: &Connection, uid: u32, prefix: &str) -> Result<Vec<String>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The living and the last ten, or all; newest last. `owner`: only this operator's.
+/// Which sessions a list shows.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only this operator's.
+    pub owner: Option<u32>,
+    /// Archived ones too, and all that ended, not only the last ten of those that fit.
+    pub all: bool,
+    /// Any of these; then all that ended, too.
+    pub states: Vec<SessionState>,
+    /// All of these, each with any value or with this one.
+    pub labels: Vec<(String, Option<String>)>,
+    pub project: Option<String>,
+    /// This one, or one that goes on behind it with a colon.
+    pub source: Option<String>,
+    pub name: Option<String>,
+    /// Only what comes behind this one.
+    pub after: Option<SessionId>,
+    pub limit: u32,
+}
+
+/// A statement that is put together, with its values in order.
+#[derive(Debug, Default)]
+struct Clauses {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Clauses {
+    /// The place of a value, which may stand in the statement more than once.
+    fn place(&mut self, value: impl Into<Value>) -> String {
+        self.values.push(value.into());
+        format!("?{}", self.values.len())
+    }
+
+    fn and(&mut self, clause: &str) {
+        let joint = if self.sql.is_empty() { "" } else { " AND " };
+        self.sql.push_str(joint);
+        self.sql.push_str(clause);
+    }
+}
+
+/// Those that fit, by id, which is by age; and whether there are more.
 ///
 /// # Errors
 /// The database.
-pub fn list(db: &Connection, owner: Option<u32>, all: bool) -> Result<Vec<SessionRow>> {
-    let shown = "s.state NOT IN ('ended', 'failed') OR s.id IN (SELECT id FROM sessions
-        WHERE state IN ('ended', 'failed') AND (?1 IS NULL OR uid = ?1)
-        ORDER BY ended_at_ms DESC LIMIT ?3)";
-    let sql = format!(
-        "{SELECT} WHERE (?1 IS NULL OR s.uid = ?1) AND (?2 OR {shown})
-         ORDER BY s.created_at_ms, s.id"
-    );
+pub fn page(db: &Connection, filter: &Filter) -> Result<(Vec<SessionRow>, bool)> {
+    let mut clauses = fitting(filter)?;
+    if !filter.all && filter.states.is_empty() {
+        // Over all pages the same ten: a page begins and ends within what is shown.
+        let fit = clauses.sql.clone();
+        clauses.and(&format!(
+            "(s.state NOT IN ('ended', 'failed') OR s.id IN (SELECT s.id FROM sessions s
+             JOIN projects p ON p.id = s.project WHERE {fit} AND s.state IN ('ended', 'failed')
+             ORDER BY s.ended_at_ms DESC, s.id DESC LIMIT {ENDED_SHOWN}))"
+        ));
+    }
+    if let Some(after) = filter.after {
+        let place = clauses.place(after.to_string());
+        clauses.and(&format!("s.id > {place}"));
+    }
+    let limit = usize::try_from(filter.limit).unwrap_or(usize::MAX);
+    let more = clauses.place(i64::from(filter.limit) + 1);
+    let sql = format!("{SELECT} WHERE {} ORDER BY s.id LIMIT {more}", clauses.sql);
     let mut statement = db.prepare_cached(&sql)?;
-    let rows = statement.query_map(params![owner, all, ENDED_SHOWN], from_row)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let rows = statement.query_map(params_from_iter(clauses.values), from_row)?;
+    let mut found: Vec<SessionRow> = rows.collect::<rusqlite::Result<_>>()?;
+    let is_more = found.len() > limit;
+    found.truncate(limit);
+    Ok((found, is_more))
+}
+
+fn fitting(filter: &Filter) -> Result<Clauses> {
+    let mut clauses = Clauses::default();
+    clauses.and(if filter.all { "true" } else { "NOT s.archived" });
+    if let Some(uid) = filter.owner {
+        let place = clauses.place(uid);
+        clauses.and(&format!("s.uid = {place}"));
+    }
+    if !filter.states.is_empty() {
+        let mut places = Vec::new();
+        for state in &filter.states {
+            let ToSqlOutput::Owned(word) = Word(*state).to_sql()? else { continue };
+            places.push(clauses.place(word));
+        }
+        clauses.and(&format!("s.state IN ({})", places.join(", ")));
+    }
+    for (key, value) in &filter.labels {
+        let key = clauses.place(key.clone());
+        let value = match value {
+            Some(value) => format!(" AND value = {}", clauses.place(value.clone())),
+            None => String::new(),
+        };
+        clauses
+            .and(&format!("EXISTS (SELECT 1 FROM json_each(s.labels) WHERE key = {key}{value})"));
+    }
+    for (column, wanted) in [("p.slug", &filter.project), ("s.name", &filter.name)] {
+        if let Some(wanted) = wanted {
+            let place = clauses.place(wanted.clone());
+            clauses.and(&format!("{column} = {place}"));
+        }
+    }
+    if let Some(source) = &filter.source {
+        let place = clauses.place(source.clone());
+        clauses.and(&format!(
+            "(s.source = {place} OR substr(s.source, 1, length({place}) + 1) = {place} || ':')"
+        ));
+    }
+    Ok(clauses)
 }
 
 /// # Errors
@@ -128,6 +222,16 @@ pub fn set_state(db: &Connection, id: SessionId, state: SessionState, at_ms: i64
 pub fn set_end_on_exit(db: &Connection, id: SessionId, end_on_exit: bool) -> Result<()> {
     db.prepare_cached("UPDATE sessions SET end_on_exit = ?2 WHERE id = ?1")?
         .execute(params![Word(id), end_on_exit])?;
+    Ok(())
+}
+
+/// Name, labels and archive, as they stand in `row`.
+///
+/// # Errors
+/// The database; the name is taken.
+pub fn amend(db: &Connection, row: &SessionRow) -> Result<()> {
+    db.prepare_cached("UPDATE sessions SET name = ?2, labels = ?3, archived = ?4 WHERE id = ?1")?
+        .execute(params![Word(row.id), row.name, Json(&row.labels), row.archived])?;
     Ok(())
 }
 

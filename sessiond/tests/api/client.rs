@@ -127,6 +127,23 @@ impl Daemon {
         raw(&mut self.connect().await, method, path, body).await
     }
 
+    /// Server-sent events; the status where they are refused.
+    pub(crate) async fn follow(&self, path: &str, last: Option<&str>) -> Result<Blocks, u16> {
+        let mut request = hyper::Request::get(format!("{}{path}", wire::api::BASE));
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let request = request.header("host", "mews").body(Full::default()).unwrap();
+        let answer = self.connect().await.send_request(request).await.unwrap();
+        if answer.status() != 200 {
+            return Err(answer.status().as_u16());
+        }
+        assert_eq!(answer.headers()["content-type"], "text/event-stream");
+        let mut blocks = Blocks { body: answer.into_body(), read: String::new() };
+        assert_eq!(blocks.next().await.as_deref(), Some("retry: 1000"));
+        Ok(blocks)
+    }
+
     /// A session in the project of `/w`, which ends with its first run.
     pub(crate) async fn session(&self, name_hint: &str) -> String {
         let (status, project) = self.post("/projects", json!({ "folder": "/w" })).await;
@@ -170,6 +187,37 @@ impl Daemon {
             let path = format!("/sessions/{session}/events?after={after}&wait_ms=1000");
             self.get(&path).await;
         }
+    }
+}
+
+/// What a client of server-sent events reads.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    body: hyper::body::Incoming,
+    read: String,
+}
+
+impl Blocks {
+    /// What stands before the next empty line; `None`: it has ended.
+    pub(crate) async fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some((block, rest)) = self.read.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.read = rest;
+                return Some(block);
+            }
+            let frame = self.body.frame().await?.ok()?;
+            self.read.push_str(std::str::from_utf8(&frame.into_data().ok()?).unwrap());
+        }
+    }
+
+    /// The next event, whose id is its sequence.
+    pub(crate) async fn event(&mut self) -> Option<Value> {
+        let block = self.next().await?;
+        let (id, data) = block.split_once('\n').unwrap();
+        let event: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(id, format!("id: {}", event["seq"]));
+        Some(event)
     }
 }
 

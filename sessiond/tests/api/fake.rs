@@ -14,12 +14,13 @@ use wire::control::{self, Hello, Message};
 use wire::limits::LimitsView;
 use wire::stats::Stats;
 use wire::supervisor::{
-    CageState, LayerAnswer, LayerRequest, LayerState, Phase, PtyState, Spawned, SupervisorNotice,
-    SupervisorRequest,
+    CageState, LayerAnswer, LayerRequest, LayerState, Minted, Phase, PtyState, Spawned,
+    SupervisorNotice, SupervisorRequest,
 };
 use wire::{
-    CageCheckpoint, CageId, Cause, Changes, Enforced, ErrorCode, Event, EventBody, Exit, PtyId,
-    SavedLayer, Source, SpawnSpec, Suspension, Usage, WallState, WireError, WorkspaceMode,
+    CageCheckpoint, CageId, Cause, Changes, Enforced, ErrorCode, Event, EventBody, Exit, GrantId,
+    GrantKey, GrantState, PtyId, SavedLayer, SessionId, Source, SpawnSpec, Suspension, Usage,
+    WallState, WireError, WorkspaceMode,
 };
 
 /// What it does with the next spawns.
@@ -228,9 +229,11 @@ impl Fake {
             SupervisorRequest::Layer { .. } => layer(fds.nth(1).unwrap()),
             SupervisorRequest::Audit { .. } => empty(&json!({ "lines": [] })),
             SupervisorRequest::Grants => empty(&json!([])),
-            SupervisorRequest::Mint { .. }
-            | SupervisorRequest::Grant { .. }
-            | SupervisorRequest::Revoke { .. } => none(),
+            SupervisorRequest::Mint { grant, cages, .. } => {
+                assert_eq!(fds.len(), 2, "an authority and what is started by it");
+                minted(grant, cages)
+            }
+            SupervisorRequest::Grant { .. } | SupervisorRequest::Revoke { .. } => none(),
             SupervisorRequest::Layers => Ok((Value::Null, vec![document(&self.state().layers)])),
             SupervisorRequest::ForgetLayer { .. } | SupervisorRequest::ForgetGrant { .. } => plain,
             SupervisorRequest::Stats { .. } => {
@@ -456,6 +459,22 @@ pub(crate) fn exit(code: Option<u8>, signal: Option<u8>, cause: Cause) -> Exit {
 
 fn empty(value: &Value) -> Result<(Value, Vec<OwnedFd>), WireError> {
     Ok((Value::Null, vec![document(value)]))
+}
+
+fn minted(id: GrantId, cages: u32) -> Result<(Value, Vec<OwnedFd>), WireError> {
+    let grant = GrantState {
+        id,
+        session: SessionId::new(),
+        uid: 0,
+        policy_hash: String::new(),
+        policy: "shell".into(),
+        cages,
+        used: Vec::new(),
+        created_at_ms: 0,
+        expires_at_ms: i64::MAX,
+        revoked_at_ms: None,
+    };
+    Ok((json!(Minted { grant, key: GrantKey { id, secret: "0f".repeat(32) } }), Vec::new()))
 }
 
 fn none() -> Result<(Value, Vec<OwnedFd>), WireError> {

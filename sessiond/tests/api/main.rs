@@ -8,14 +8,19 @@
 )]
 
 mod admission;
+mod amend;
 mod attach;
 mod bodies;
 mod checkpoints;
 mod client;
 mod errors;
 mod fake;
+mod follow;
 mod jobs;
+mod listing;
+mod matrix;
 mod process;
+mod repeats;
 mod restart;
 mod sessions;
 
