@@ -78,6 +78,12 @@ pub(crate) enum Verb {
     Grants(verb::grants::Args),
     /// Who asked for what, by what right, and what came of it
     Audit(verb::audit::Args),
+    /// Give a session another name
+    Rename(verb::rename::Args),
+    /// The labels of a session, or change them
+    Label(verb::label::Args),
+    /// Leave ended sessions out of plain lists
+    Archive(verb::archive::Args),
     /// End a session: TERM, five seconds, KILL
     End(verb::end::Args),
     /// Remove an ended session with all it has kept

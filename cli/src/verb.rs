@@ -1,5 +1,6 @@
 //! One verb, one file.
 
+pub(crate) mod archive;
 pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod changes;
@@ -13,11 +14,13 @@ mod flags;
 pub(crate) mod grants;
 pub(crate) mod inspect;
 pub(crate) mod kill;
+pub(crate) mod label;
 pub(crate) mod limits;
 pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod pause;
 pub(crate) mod policy;
+pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod shell;
@@ -55,6 +58,9 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Limits(args) => limits::run(&args, say).await,
         Verb::Grants(args) => grants::run(args, say).await,
         Verb::Audit(args) => audit::run(&args, say).await,
+        Verb::Rename(args) => rename::run(&args, say).await,
+        Verb::Label(args) => label::run(&args, say).await,
+        Verb::Archive(args) => archive::run(&args, say).await,
         Verb::End(args) => end::run(&args, say).await,
         Verb::Rm(args) => rm::run(&args, say).await,
         Verb::Policy(args) => policy::run(&args, say),

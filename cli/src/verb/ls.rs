@@ -3,32 +3,52 @@
 use crate::api::Api;
 use crate::escape::{command, escape};
 use crate::failure::Failure;
+use crate::http::encode;
 use crate::out::{self, Say};
 use crate::table::{cut, render};
 use crate::time::{age, now_ms};
-use serde::Deserialize;
-use wire::api::{RunState, RunView, SessionState, SessionView};
+use wire::api::{RunState, RunView, SessionState, SessionView, Sessions};
 use wire::{Cause, ErrorCode, Exit};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   mews ls
+  mews ls --state running --label team=blue
   mews ls -a --json | jq -r .name")]
 pub(crate) struct Args {
-    /// All sessions, not only the living and the last ten
+    /// All sessions, not only the living and the last ten; archived ones too
     #[arg(short, long)]
     all: bool,
+    /// Only those in this state; several: in any of them
+    #[arg(long, value_name = "STATE", value_parser = STATES)]
+    state: Vec<String>,
+    /// Only those with this label, or with this value of it; several: with all of them
+    #[arg(long, value_name = "KEY[=VALUE]")]
+    label: Vec<String>,
+    /// Only those of this project, by its short name: `project` in --json
+    #[arg(long, value_name = "PROJECT")]
+    project: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Sessions {
-    sessions: Vec<SessionView>,
+const STATES: [&str; 6] = ["idle", "running", "queued", "paused", "ended", "failed"];
+
+impl Args {
+    fn query(&self) -> String {
+        let mut pairs = vec![format!("all={}", self.all)];
+        pairs.extend(self.state.iter().map(|state| format!("state={state}")));
+        pairs.extend(self.label.iter().map(|label| format!("label={}", encode(label))));
+        pairs.extend(self.project.iter().map(|slug| format!("project={}", encode(slug))));
+        pairs.join("&")
+    }
+
+    fn picks(&self) -> bool {
+        !(self.state.is_empty() && self.label.is_empty() && self.project.is_none())
+    }
 }
 
 pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
-    let path = if args.all { "/sessions?all=true" } else { "/sessions" };
-    let sessions = sessions(path).await?;
+    let sessions = sessions(&args.query()).await?;
     if say.json {
         for session in &sessions {
             out::json_line(session)?;
@@ -36,25 +56,42 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
         return Ok(0);
     }
     if sessions.is_empty() {
-        say.note("nothing has run yet; try: mews run");
+        say.note(match (args.picks(), args.all) {
+            (true, false) => "no session fits; -a looks at all that ended",
+            (true, true) => "no session fits",
+            (false, _) => "nothing has run yet; try: mews run",
+        });
         return Ok(0);
     }
     out::data(&table(&sessions, now_ms()))?;
     Ok(0)
 }
 
-/// None where mews never ran; that starts no daemon either.
-async fn sessions(path: &str) -> Result<Vec<SessionView>, Failure> {
-    match Api::new().get::<Sessions>(path).await {
-        Ok(found) => Ok(found.sessions),
-        Err(failure) if failure.is(ErrorCode::NotFound) => Ok(Vec::new()),
-        Err(failure) => Err(failure),
+/// All pages. None where mews never ran; that starts no daemon either.
+async fn sessions(query: &str) -> Result<Vec<SessionView>, Failure> {
+    let api = Api::new();
+    let mut path = format!("/sessions?{query}");
+    let mut found = Vec::new();
+    loop {
+        let page: Sessions = match api.get(&path).await {
+            Ok(page) => page,
+            Err(failure) if failure.is(ErrorCode::NotFound) => return Ok(found),
+            Err(failure) => return Err(failure),
+        };
+        let is_empty = page.sessions.is_empty();
+        found.extend(page.sessions);
+        match page.next {
+            Some(next) if !is_empty => {
+                path = format!("/sessions?{query}&after={}", encode(&next));
+            }
+            Some(_) | None => return Ok(found),
+        }
     }
 }
 
 /// What is running, and how to begin.
 pub(crate) async fn overview(say: &Say) -> Result<u8, Failure> {
-    let sessions = sessions("/sessions").await?;
+    let sessions = sessions("all=false").await?;
     let living: Vec<SessionView> = sessions.into_iter().filter(is_living).collect();
     if say.json {
         for session in &living {

@@ -52,6 +52,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("errors.stop_with_living_cages_refuses", stop_refuses),
         Test::new("errors.rm_of_a_living_one_refuses", rm_refuses),
         Test::new("errors.lifecycle_of_a_session", lifecycle),
+        Test::new("errors.rename_label_archive", amended),
     ]);
     tests
 }
@@ -221,5 +222,52 @@ fn lifecycle(sandbox: &Sandbox) -> anyhow::Result<()> {
     ensure!(sandbox.mews(["logs", "life"])?.expect(0)?.out() == "out\n", "logs");
     let listed = sandbox.mews(["--json", "ls"])?.expect(0)?.out();
     ensure!(listed.contains("\"life\""), "{listed}");
+    Ok(())
+}
+
+/// Another name, labels, filters, out of the way; and what is said to who gets them wrong.
+fn amended(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let mews = |words: &[&str]| sandbox.mews(words);
+    let listed = |words: &[&str]| -> anyhow::Result<String> {
+        let words = [&["--json", "ls"], words].concat();
+        let lines = mews(&words)?.expect(0)?.json_lines()?;
+        let names = lines.iter().map(|line| line["name"].as_str().unwrap_or_default().to_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        Ok(names.join(" "))
+    };
+    mews(&["run", "-d", "--name", "one", "--", "sleep", "1000"])?.expect(0)?;
+    mews(&["run", "-d", "--name", "two", "--", "sleep", "1000"])?.expect(0)?;
+    mews(&["rename", "one", "review"])?.expect(0)?;
+    let shown = mews(&["label", "review", "team=blue", "urgent="])?.expect(0)?.out();
+    ensure!(shown == "team=blue\nurgent=\n", "{shown}");
+    let shown = mews(&["label", "review", "urgent-"])?.expect(0)?.out();
+    ensure!(shown == "team=blue\n", "{shown}");
+    for (words, status, says) in [
+        (&["rename", "two", "review"][..], 5, "choose another name or `mews rm review`"),
+        (&["rename", "two", "a b"], 2, "cannot be a session's name"),
+        (&["rename", "one", "x"], 3, "Nothing is called 'one'"),
+        (&["label", "two", "team"], 2, "neither KEY=VALUE nor KEY-"),
+        (&["archive", "two"], 5, "mews end two"),
+        (&["ls", "--state", "bogus"], 2, "possible values: idle, running"),
+        (&["ls", "--label", "=x"], 2, "KEY or KEY=VALUE"),
+    ] {
+        let finished = mews(words)?.expect(status)?;
+        ensure!(finished.err().contains(says), "{words:?}: {}", finished.err());
+    }
+    let none = mews(&["ls", "--project", "none"])?.expect(0)?;
+    ensure!(none.err().contains("no session fits; -a looks at all"), "{}", none.err());
+    ensure!(listed(&["--label", "team=blue", "--state", "running"])? == "review", "by label");
+    mews(&["end", "two"])?.expect(0)?;
+    ensure!(listed(&["--state", "ended"])? == "two", "by state");
+    mews(&["archive", "two"])?.expect(0)?;
+    ensure!(listed(&[])? == "review", "archived");
+    ensure!(listed(&["-a"])? == "review two", "all");
+    mews(&["archive", "--undo", "two"])?.expect(0)?;
+    ensure!(listed(&[])? == "review two", "brought back");
+    let told = mews(&["events", "review"])?.expect(0)?.out();
+    ensure!(told.contains("session.renamed") && told.contains("session.updated"), "{told}");
+    mews(&["end", "review"])?.expect(0)?;
+    mews(&["rm", "review", "two"])?.expect(0)?;
     Ok(())
 }
