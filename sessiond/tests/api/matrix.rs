@@ -29,10 +29,7 @@ fn needs(method: &str, path: &str) -> (&'static str, Value) {
         ("POST", "/sessions/{s}/grants") => {
             ("", json!({ "cages": 1, "for_ms": 60_000, "policy": { "name": "shell" } }))
         }
-        ("POST", "/grants/{n}/jobs") => {
-            let key = format!("mews-grant.{}.{}", wire::GrantId::default(), "0".repeat(64));
-            ("", json!({ "key": key, "exec": { "argv": ["true"] } }))
-        }
+        ("POST", "/grants/{n}/jobs") => ("", json!({ "exec": { "argv": ["true"] } })),
         ("POST", "/sessions/{s}/cages/{g}/exec") => ("", json!({ "argv": ["true"] })),
         ("POST", "/sessions/{s}/cages/{g}/signal") => ("", json!({ "signal": 10 })),
         ("POST", "/ptys/{t}/resize") => ("", json!({ "cols": 80, "rows": 24 })),
@@ -133,7 +130,7 @@ fn who_may_what_on_every_route() {
                         ("key", ..) | (_, "DELETE", "/grants/{n}") | (_, "POST", "/shutdown")
                     );
                     match want {
-                        _ if elsewhere => assert!(status == 404 || status == 403, "{told}"),
+                        _ if elsewhere => assert!([401, 403, 404].contains(&status), "{told}"),
                         // Projects are found by their operator alone, so none is another's.
                         403 if path.starts_with("/projects") => assert_eq!(status, 404, "{told}"),
                         200 => assert!(is_there, "{told}"),
@@ -149,10 +146,10 @@ fn who_may_what_on_every_route() {
                 let full = format!("{path}{query}").replace(['{', '}'], "");
                 let eve = Operator::new(OTHER);
                 let (status, _) = ask(&closed, eve, (&method, &full), &body).await;
-                // Behind a key, not behind who calls: what is no key opens nothing.
+                // Behind a key, not behind who calls: it is the key that is asked for.
                 assert_eq!(
                     status,
-                    if who == "key" { 404 } else { 403 },
+                    if who == "key" { 401 } else { 403 },
                     "a stranger {method} {full}"
                 );
             }
