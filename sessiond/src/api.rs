@@ -15,6 +15,7 @@ mod ptys;
 mod resolve;
 pub mod room;
 mod runs;
+mod screens;
 mod sessions;
 mod system;
 
@@ -70,6 +71,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/ptys/{t}", get(ptys::get))
         .route("/ptys/{t}/attach", get(attach::attach))
         .route("/ptys/{t}/input", post(ptys::input))
+        .route("/ptys/{t}/type", post(screens::type_keys))
+        .route("/ptys/{t}/screen", get(screens::screen))
         .route("/ptys/{t}/resize", post(ptys::resize))
         .route("/ptys/{t}/scrollback", get(ptys::scrollback))
         .route("/ptys/{t}/wait", post(ptys::wait));

@@ -43,9 +43,19 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// The sessions that have not ended.
+pub(super) async fn living(api: &Api) -> Result<Vec<SessionView>, Failure> {
+    let found = listed(api, "/sessions").await?;
+    Ok(found.into_iter().filter(is_living).collect())
+}
+
 /// None where mews never ran; that starts no daemon either.
 async fn sessions(path: &str) -> Result<Vec<SessionView>, Failure> {
-    match Api::new().get::<Sessions>(path).await {
+    listed(&Api::new(), path).await
+}
+
+async fn listed(api: &Api, path: &str) -> Result<Vec<SessionView>, Failure> {
+    match api.get::<Sessions>(path).await {
         Ok(found) => Ok(found.sessions),
         Err(failure) if failure.is(ErrorCode::NotFound) => Ok(Vec::new()),
         Err(failure) => Err(failure),

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use wire::{ErrorCode, WireError};
 
 /// Step N brings version N to N + 1.
-const STEPS: &[&str] = &[FIRST, CHECKPOINTS, GRANTS, AUDIT, BUILDS];
+const STEPS: &[&str] = &[FIRST, CHECKPOINTS, GRANTS, AUDIT, BUILDS, LAST_STATE];
 
 const FIRST: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -140,6 +140,10 @@ CREATE INDEX checkpoints_by_session ON checkpoints (session);
 const BUILDS: &str = "
 ALTER TABLE cages ADD COLUMN build TEXT;
 ALTER TABLE cages ADD COLUMN unreachable TEXT;
+";
+
+const LAST_STATE: &str = "
+ALTER TABLE scrollbacks ADD COLUMN last TEXT;
 ";
 
 const GRANTS: &str = "

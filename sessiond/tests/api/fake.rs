@@ -278,6 +278,7 @@ impl Fake {
                 self.state().admit.clone().map(|admin| (json!({ "admin": admin }), Vec::new()))
             }
             SupervisorRequest::Shutdown { .. } => Ok((json!({ "living": 0 }), Vec::new())),
+<<<<<<< HEAD
             SupervisorRequest::DryRun => match self.state().on_spawn.clone() {
                 OnSpawn::Refuse(error) => Err(error),
                 OnSpawn::Run | OnSpawn::RunAndEnd(_) | OnSpawn::RunAndBreak | OnSpawn::Break => {
@@ -285,6 +286,12 @@ impl Fake {
                 }
             },
             SupervisorRequest::Input { .. }
+=======
+            SupervisorRequest::DryRun
+            | SupervisorRequest::Input { .. }
+            | SupervisorRequest::Type { .. }
+            | SupervisorRequest::Watch { .. }
+>>>>>>> 05471af (terminals: send, screen, wait --for and --idle, attach alone, who else is here, logs --since)
             | SupervisorRequest::Resize { .. }
             | SupervisorRequest::Signal { .. } => plain,
         })
