@@ -50,7 +50,11 @@ pub(crate) enum Verb {
     Inspect(verb::inspect::Args),
     /// What happened in a session, in order
     Events(verb::events::Args),
-    /// Wait for the end of a command and print its exit status
+    /// Type on a terminal without attaching to it
+    Send(verb::send::Args),
+    /// What is on a terminal now
+    Screen(verb::screen::Args),
+    /// Wait for the end of a command, or for something on its terminal
     Wait(verb::wait::Args),
     /// Kill a cage at once, or send it a signal
     Kill(verb::kill::Args),

@@ -118,6 +118,7 @@ pub(crate) fn runner(streams: Streams) -> AttachOptions {
         remote: false,
         runner: true,
         tell_still: true,
+        tell_others: true,
     }
 }
 

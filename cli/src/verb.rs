@@ -19,10 +19,13 @@ pub(crate) mod limits;
 pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod pause;
+mod pick;
 pub(crate) mod policy;
 pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
+pub(crate) mod screen;
+pub(crate) mod send;
 pub(crate) mod shell;
 pub(crate) mod stats;
 pub(crate) mod version;
@@ -44,6 +47,8 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Logs(args) => logs::run(&args, say).await,
         Verb::Inspect(args) => inspect::run(&args, say).await,
         Verb::Events(args) => events::run(&args, say).await,
+        Verb::Send(args) => send::run(&args, say).await,
+        Verb::Screen(args) => screen::run(&args, say).await,
         Verb::Wait(args) => wait::run(&args, say).await,
         Verb::Kill(args) => kill::run(&args, say).await,
         Verb::Pause(args) => pause::pause(&args, say).await,

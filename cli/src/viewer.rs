@@ -7,6 +7,7 @@ mod echo;
 pub(crate) mod follow;
 pub(crate) mod keys;
 pub(crate) mod modes;
+mod others;
 mod pipes;
 mod screen;
 mod stdio;
@@ -87,14 +88,22 @@ impl Viewer<'_> {
         };
         self.say.dim(&format!("[mews: {}; {leave}]", self.name));
         if hello.role == wire::Role::Observer {
-            let who = match hello.others.first() {
-                Some(other) => crate::escape::escape(other),
-                None => "another viewer".to_owned(),
+            let takes = self.keys.as_ref().and_then(DetachKeys::keyboard_name);
+            let takes = takes.unwrap_or_else(|| format!("mews attach --take {}", self.name));
+            // An older broker says who is here, and not which of them writes.
+            let who = match (&hello.writer, hello.others.as_slice()) {
+                (Some(writer), _) => format!("{} has the keyboard", crate::escape::escape(writer)),
+                (None, [one]) => format!("{} is here too", crate::escape::escape(one)),
+                (None, []) => "nobody has the keyboard".to_owned(),
+                (None, more) => format!("{} others are here", more.len()),
             };
-            self.say.dim(&format!(
-                "[you watch: {who} has the keyboard; mews attach --take {} takes it]",
-                self.name
-            ));
+            self.say.dim(&format!("[you watch: {who}; {takes} takes it]"));
+        } else if let Some(one) = hello.others.first() {
+            let more = match hello.others.len() {
+                1 => String::new(),
+                more => format!(" and {} more", more - 1),
+            };
+            self.say.dim(&format!("[also here: {}{more}]", crate::escape::escape(one)));
         }
     }
 }

@@ -15,6 +15,7 @@ mod limits;
 mod operators;
 mod packaging;
 mod restart;
+mod scripts;
 mod stopper;
 mod suspend;
 mod system;
@@ -32,6 +33,7 @@ pub(crate) fn all() -> Vec<Test> {
         exec::tests(),
         terminal::tests(),
         viewers::tests(),
+        scripts::tests(),
         users::tests(),
         operators::tests(),
         hostile::tests(),

@@ -8,7 +8,11 @@ pub mod kept;
 
 use crate::state::{self, Action, Event, State};
 use crate::terminal::record::Recording;
-use crate::terminal::{Attach, Command, HOLD_MS, Shared, Status, TerminalEvent, answer_bytes};
+use crate::terminal::store::wall_ms;
+use crate::terminal::watching::{Kind, Scene, Watchers};
+use crate::terminal::{
+    Attach, Command, HOLD_MS, Shared, Status, TerminalEvent, answer_bytes, json,
+};
 use crate::viewer::Viewer;
 use crate::viewer::crowd::{Crowd, Wish};
 use crate::viewer::outbox::Outbox;
@@ -17,6 +21,7 @@ use kept::{Kept, Stream};
 use link::nonblocking::{watch_input, watch_room};
 use nix::errno::Errno;
 use nix::unistd::{read, write};
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
@@ -28,8 +33,10 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
-use wire::frame::{Close, CloseReason, Frame, Hello, Mode, STDIN_WINDOW};
-use wire::{ErrorCode, PtyId, ScrollbackForm, Size, WireError};
+use wire::frame::{Close, CloseReason, Frame, Hello, Mode, Others, STDIN_WINDOW};
+use wire::screen::{Last, Times, last_name};
+use wire::typing::{Piece, Typed, Typing};
+use wire::{ErrorCode, PtyId, ScrollbackForm, Size, WireError, control};
 
 /// What a runner may be behind before the program waits, in bytes.
 const RUNNER_BEHIND_MAX: u64 = 256 * 1024;
@@ -84,6 +91,10 @@ pub fn start(pty: PtyId, status: Rc<Status>, shared: &Shared) -> mpsc::Unbounded
         stdin: Stdin { pipe: None, waiting: VecDeque::new(), at_end: false, written: 0 },
         state: State::Detached,
         lines: 0,
+        times: Times::default(),
+        watchers: Watchers::default(),
+        active_ms: now_ms,
+        still_since: None,
         hold_until: None,
         drain_until: None,
         closed: None,
@@ -107,6 +118,11 @@ struct Streams {
     stdin: Stdin,
     state: State,
     lines: u64,
+    times: Times,
+    watchers: Watchers,
+    /// The last key or byte; pauses left out.
+    active_ms: u64,
+    still_since: Option<u64>,
     hold_until: Option<u64>,
     drain_until: Option<u64>,
     closed: Option<Close>,
@@ -142,6 +158,7 @@ impl Streams {
                 self.obey(command, now_ms);
             }
             self.tick(now_ms);
+            self.watchers.poll_gone(context);
             progress |= self.turn_viewers(context, now_ms);
             progress |= self.write_stdin(context, now_ms);
             let read = self.read(context, now_ms);
@@ -171,19 +188,20 @@ impl Streams {
                 self.step(Event::PayloadEnded, now_ms);
             }
             Command::Attach(attach) => self.attach(attach, now_ms),
-            Command::Input(bytes, reply) => {
-                let room = self.stdin.takes_input() && !self.stdin.at_end;
-                reply.result(if room {
-                    self.stdin.waiting.extend(bytes);
-                    self.status.active_at.set(Instant::now());
-                    Ok(())
-                } else {
-                    let words = "standard input is closed, or its reader is far behind";
-                    Err(WireError::new(ErrorCode::LimitReached, words))
-                });
-            }
+            Command::Input(bytes, reply) => reply.result(self.input(&bytes)),
             Command::Resize(_, reply) => {
                 let words = "this command has no terminal (it was started with --no-tty)";
+                reply.error(WireError::new(ErrorCode::Conflict, words));
+            }
+            Command::Type(typing, reply) => reply.result_value(self.type_text(&typing)),
+            Command::Watch(watch, stream, reply) => {
+                let kept = &self.kept;
+                let since = |seq: u64| kept.from(seq);
+                self.watchers.join((watch, stream), Kind::Pipes, since, reply, now_ms);
+            }
+            Command::Scrollback(ScrollbackForm::Screen, reply) => {
+                let words = "this command has no terminal (it was started with --no-tty), and so no \
+                             screen; `mews logs` shows what it has printed";
                 reply.error(WireError::new(ErrorCode::Conflict, words));
             }
             Command::Scrollback(form, reply) => answer_bytes(reply, &self.text(form)),
@@ -192,7 +210,8 @@ impl Streams {
                 self.closed = Some(close);
             }
             // What its standard input has not taken waits in the pipe.
-            Command::Master(_) | Command::Still(_) => {}
+            Command::Still(still) => self.stand_still(still, now_ms),
+            Command::Master(_) => {}
         }
     }
 
@@ -202,9 +221,85 @@ impl Streams {
             ScrollbackForm::Raw if self.kept.oldest() > 0 => {
                 self.recording.raw(&self.shared.folder)
             }
-            ScrollbackForm::Raw | ScrollbackForm::Rendered => None,
+            ScrollbackForm::Raw | ScrollbackForm::Rendered | ScrollbackForm::Screen => None,
+            ScrollbackForm::Since(at_ms) => {
+                let text = self.kept.to_bytes();
+                Some(self.times(&text).cut(&text, at_ms).to_vec())
+            }
+            ScrollbackForm::Last => Some(self.last(&self.kept.to_bytes())),
         };
         recorded.unwrap_or_else(|| self.kept.to_bytes())
+    }
+
+    fn times(&self, text: &[u8]) -> Times {
+        let first = self.lines.saturating_sub(newlines(text));
+        Times { first, marks: self.times.marks.clone() }
+    }
+
+    fn last(&self, text: &[u8]) -> Vec<u8> {
+        json(&Last { screen: None, times: self.times(text) })
+    }
+
+    /// To its standard input, which has no keys.
+    fn type_text(&mut self, typing: &Typing) -> Result<Value, WireError> {
+        let mut bytes = Vec::new();
+        for piece in &typing.pieces {
+            match piece {
+                Piece::Text(text) | Piece::Paste(text) => bytes.extend_from_slice(text.as_bytes()),
+                Piece::Key(_) => {
+                    let words = "this command has no terminal (it was started with --no-tty): it \
+                                 takes text, not keys";
+                    return Err(WireError::new(ErrorCode::Conflict, words));
+                }
+            }
+        }
+        if let Some(writer) = self.crowd.writer().filter(|_| !typing.force) {
+            let words = format!("{writer} feeds its standard input");
+            let error = WireError::new(ErrorCode::Conflict, words);
+            return Err(error.with(serde_json::json!({ "writer": writer })));
+        }
+        let seq = self.kept.end();
+        self.input(&bytes)?;
+        control::value(&Typed { seq, paused: self.still_since.is_some() })
+    }
+
+    fn input(&mut self, bytes: &[u8]) -> Result<(), WireError> {
+        if self.state == State::Closed {
+            return Err(WireError::new(ErrorCode::Gone, "this command has ended"));
+        }
+        if !self.stdin.takes_input() || self.stdin.at_end {
+            let words = "standard input is closed, or its reader is far behind";
+            return Err(WireError::new(ErrorCode::LimitReached, words));
+        }
+        self.stdin.waiting.extend(bytes);
+        self.note_activity();
+        Ok(())
+    }
+
+    fn note_activity(&mut self) {
+        self.active_ms = self.shared.now_ms();
+        self.status.active_at.set(Instant::now());
+    }
+
+    fn stand_still(&mut self, still: bool, now_ms: u64) {
+        match (self.still_since, still) {
+            (None, true) => self.still_since = Some(now_ms),
+            (Some(since), false) => {
+                self.still_since = None;
+                self.active_ms = (self.active_ms + (now_ms - since)).min(now_ms);
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+
+    fn look_for_watchers(&mut self, now_ms: u64) {
+        let quiet_ms = now_ms.saturating_sub(self.active_ms);
+        let scene = Scene {
+            seq: self.kept.end(),
+            quiet_ms: self.still_since.is_none().then_some(quiet_ms),
+            ended: self.state == State::Closed,
+        };
+        self.watchers.look(None, &scene);
     }
 
     fn open(&mut self, ends: Ends) {
@@ -237,7 +332,10 @@ impl Streams {
         self.stdin.pipe = None;
         self.recording.finish(now_ms);
         let name = format!("{}.scrollback", self.pty);
-        drop(self.shared.folder.write_file(&name, &self.kept.to_bytes()));
+        let text = self.kept.to_bytes();
+        drop(self.shared.folder.write_file(&name, &text));
+        drop(self.shared.folder.write_file(&last_name(self.pty), &self.last(&text)));
+        self.look_for_watchers(now_ms);
         self.tell(TerminalEvent::Drained { bytes: self.kept.end(), lines: self.lines });
     }
 
@@ -249,9 +347,10 @@ impl Streams {
         }
         reply.done();
         let (pty, seq) = (self.pty, self.kept.end());
-        let greet = |role, others| {
+        let greet = |role, others: Others| {
+            let Others { writer, observers: others } = others;
             let (proto, mode, size) = (wire::PROTO, Mode::Pipes, Size::DEFAULT);
-            Frame::Hello(Hello { proto, pty, mode, size, seq, role, others })
+            Frame::Hello(Hello { proto, pty, mode, size, seq, role, others, writer })
         };
         let was_empty = self.crowd.is_empty();
         let joined = self.crowd.join(stream, &read, options, Outbox::pull(), now_ms, greet);
@@ -272,7 +371,7 @@ impl Streams {
             match wish {
                 Wish::Stdin(bytes) | Wish::Input(bytes) if !self.stdin.at_end => {
                     self.stdin.waiting.extend(bytes);
-                    self.status.active_at.set(Instant::now());
+                    self.note_activity();
                 }
                 // Nobody else can send what the program still waits for.
                 Wish::StdinEof | Wish::RunnerLeft => self.stdin.at_end = true,
@@ -320,8 +419,13 @@ impl Streams {
                 Poll::Ready(count) => {
                     taken += count;
                     let chunk = buffer.get(..count).unwrap_or_default();
+                    let (at_ms, seq) = (wall_ms(), self.kept.end());
+                    if self.times.wants(at_ms) {
+                        self.times.mark(at_ms, self.lines);
+                    }
                     self.kept.push(stream, chunk, needed_from);
-                    self.lines += chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
+                    self.watchers.output(chunk, seq, now_ms);
+                    self.lines += newlines(chunk);
                     self.recording.output(chunk, now_ms);
                     index += 1;
                 }
@@ -329,6 +433,7 @@ impl Streams {
         }
         if taken > 0 {
             self.status.seq.set(self.kept.end());
+            self.active_ms = now_ms;
             self.status.active_at.set(Instant::now());
             if self.status.output.add(taken) {
                 self.tell(TerminalEvent::OverLimit);
@@ -342,6 +447,7 @@ impl Streams {
 
     fn tick(&mut self, now_ms: u64) {
         self.recording.tick(now_ms);
+        self.look_for_watchers(now_ms);
         if self.hold_until.is_some_and(|until| until <= now_ms) {
             self.hold_until = None;
             self.tell(TerminalEvent::Ready { size: None });
@@ -352,7 +458,9 @@ impl Streams {
         let recording = self.recording.deadline_ms();
         // Past it, only what the pipes held then is waited for.
         let drain = self.drain_until.filter(|until| *until > now_ms);
-        let next = [recording, self.hold_until, drain].into_iter().flatten().min();
+        let quiet = self.watchers.deadline_ms(self.active_ms, self.kept.end());
+        let quiet = quiet.filter(|_| self.still_since.is_none());
+        let next = [recording, self.hold_until, drain, quiet].into_iter().flatten().min();
         let Some(next) = next else { return false };
         let at = self.shared.epoch + Duration::from_millis(next.max(now_ms));
         if self.timer.deadline() != at {
@@ -432,6 +540,10 @@ impl Stdin {
             }
         }
     }
+}
+
+fn newlines(text: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', text).count() as u64
 }
 
 /// Gives a viewer what it has room for, and the last frame when it has everything.

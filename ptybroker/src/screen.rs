@@ -28,6 +28,8 @@ use model::Model;
 use partial::Partial;
 use std::time::Duration;
 use wire::Size;
+use wire::screen::{CursorView, ScreenView};
+use wire::typing::Modes;
 
 /// The parser gets this much at a time, in bytes.
 const SLICE_BYTES: usize = 4096;
@@ -175,6 +177,46 @@ impl Screen {
         (0..grid.screen_lines()).map(|row| render::row_text(render::row_at(grid, row))).collect()
     }
 
+    /// All that is to be seen of it.
+    #[must_use]
+    pub fn view(&self, seq: u64) -> ScreenView {
+        let grid = self.model.term.grid();
+        let rows = || (0..grid.screen_lines()).map(|row| render::row_at(grid, row));
+        let point = grid.cursor.point;
+        let number = |at: usize| u16::try_from(at).unwrap_or(u16::MAX);
+        ScreenView {
+            size: Some(self.size()),
+            seq,
+            cursor: CursorView {
+                row: number(usize::try_from(point.line.0).unwrap_or(0)),
+                col: number(point.column.0),
+                visible: self.model.mode(TermMode::SHOW_CURSOR),
+            },
+            title: self.model.shadow.title.clone(),
+            alternate: self.alternate(),
+            bracketed_paste: self.bracketed_paste(),
+            rows: rows().map(render::row_text).collect(),
+            ansi: rows().map(render::row_ansi).collect(),
+        }
+    }
+
+    /// The logical lines that are to be seen, rendered: of the screen that is shown, whichever that is.
+    #[must_use]
+    pub fn shown_lines(&self) -> Vec<Vec<u8>> {
+        if !self.alternate() {
+            return self.rendered_lines();
+        }
+        let mut lines = Vec::new();
+        let mut line = render::LineBuilder::default();
+        let sink = &mut |line: &[u8]| lines.push(line.to_vec());
+        let grid = self.model.term.grid();
+        for row in 0..render::used_rows(grid) {
+            line.append(render::row_at(grid, row), sink);
+        }
+        line.close(sink);
+        lines
+    }
+
     /// What `logs` shows below the scrollback: the logical lines still on the primary screen,
     /// rendered, without the blank ones at the end.
     #[must_use]
@@ -226,6 +268,15 @@ impl Screen {
     #[must_use]
     pub fn bracketed_paste(&self) -> bool {
         self.model.mode(TermMode::BRACKETED_PASTE)
+    }
+
+    /// Modes that change what a key is.
+    #[must_use]
+    pub fn typing_modes(&self) -> Modes {
+        Modes {
+            bracketed_paste: self.bracketed_paste(),
+            application_cursor: self.model.mode(TermMode::APP_CURSOR),
+        }
     }
 
     /// Whether the alternate screen is shown.

@@ -15,8 +15,9 @@ mod showing;
 pub mod store;
 mod talk;
 pub mod tty;
+pub mod watching;
 
-pub use talk::{Attach, Command, Output, Shared, Status, TerminalEvent, answer_bytes};
+pub use talk::{Attach, Command, Output, Shared, Status, TerminalEvent, answer_bytes, json};
 
 use crate::broker::Happening;
 use crate::queue::{Pushed, Tick};
@@ -24,6 +25,7 @@ use crate::state::{self, Action, Event, State};
 use crate::viewer::crowd::{Crowd, Wish};
 use crate::viewer::outbox::Outbox;
 use bytes::Bytes;
+use serde_json::Value;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -33,8 +35,12 @@ use store::Store;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tty::{READ_BYTES, Taken, Tty};
-use wire::frame::{Close, CloseReason, Frame, Hello, Mode};
-use wire::{ErrorCode, EventBody, History, PtyId, Role, ScrollbackForm, Size, View, WireError};
+use watching::{Kind, Scene, Watchers};
+use wire::frame::{Close, CloseReason, Frame, Hello, Mode, Others};
+use wire::typing::{Typed, Typing};
+use wire::{
+    ErrorCode, EventBody, History, PtyId, Role, ScrollbackForm, Size, View, WireError, control,
+};
 
 /// A payload that is held for its viewer starts without one after this.
 pub const HOLD_MS: u64 = 10_000;
@@ -44,6 +50,9 @@ const IDLE_MS: u64 = 30 * 60 * 1000;
 const HUNG_UP_LOOK_MS: u64 = 250;
 /// Keys over the control link that may wait, in bytes.
 const INPUT_WAITING_MAX: usize = 1 << 20;
+/// While somebody waits for a line, output is taken in pieces of so many bytes: no more lines at once
+/// than are kept.
+const WATCHED_BYTES: usize = 8 * 1024;
 
 /// Starts the task of a terminal.
 pub fn start(
@@ -70,6 +79,7 @@ pub fn start(
         look_at: None,
         idle: Idle { active_ms: now_ms, told: false },
         closed: None,
+        watchers: Watchers::default(),
         timer: Box::pin(tokio::time::sleep_until(shared.epoch)),
     };
     tokio::task::spawn_local(async move { poll_fn(|context| terminal.poll(context)).await });
@@ -92,6 +102,7 @@ struct Terminal {
     look_at: Option<u64>,
     idle: Idle,
     closed: Option<Close>,
+    watchers: Watchers,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -114,6 +125,7 @@ impl Terminal {
                 self.obey(command, now_ms);
             }
             self.tick(now_ms);
+            self.watchers.poll_gone(context);
             progress |= self.turn_viewers(context, now_ms);
             progress |= self.write(context);
             let read = self.read(context, now_ms);
@@ -155,6 +167,13 @@ impl Terminal {
             }
             Command::Attach(attach) => self.attach(attach, now_ms),
             Command::Input(bytes, reply) => reply.result(self.input(&bytes, now_ms)),
+            Command::Type(typing, reply) => {
+                reply.result_value(self.type_keys(&typing, now_ms));
+            }
+            Command::Watch(watch, stream, reply) => {
+                let (store, kind) = (&self.store, Kind::Terminal(self.store.size()));
+                self.watchers.join((watch, stream), kind, |seq| store.from(seq), reply, now_ms);
+            }
             Command::Resize(size, reply) => {
                 self.want_size(size.clamped());
                 reply.done();
@@ -163,6 +182,9 @@ impl Terminal {
                 let bytes = match form {
                     ScrollbackForm::Rendered => self.store.rendered(),
                     ScrollbackForm::Raw => self.store.raw(&self.shared.folder),
+                    ScrollbackForm::Since(at_ms) => self.store.since(at_ms),
+                    ScrollbackForm::Screen => json(&self.store.screen()),
+                    ScrollbackForm::Last => self.store.last(),
                 };
                 answer_bytes(reply, &bytes);
             }
@@ -206,6 +228,7 @@ impl Terminal {
         self.drain_until = None;
         self.tty = None;
         self.store.finish(&self.shared.folder, self.pty, now_ms);
+        self.look_for_watchers(now_ms);
         let event = TerminalEvent::Drained { bytes: self.store.seq(), lines: self.store.lines() };
         self.tell(event);
     }
@@ -223,9 +246,10 @@ impl Terminal {
             View::Lines | View::Bytes => Outbox::pull(),
         };
         let (pty, size, seq) = (self.pty, self.store.size(), self.store.seq());
-        let greet = |role, others| {
+        let greet = |role, others: Others| {
+            let Others { writer, observers: others } = others;
             let (proto, mode) = (wire::PROTO, Mode::Terminal);
-            Frame::Hello(Hello { proto, pty, mode, size, seq, role, others })
+            Frame::Hello(Hello { proto, pty, mode, size, seq, role, others, writer })
         };
         let was_empty = self.crowd.is_empty();
         let Ok(viewer) = self.crowd.join(stream, &read, options, outbox, now_ms, greet) else {
@@ -260,6 +284,19 @@ impl Terminal {
         tty.queue(bytes);
         self.note_activity(now_ms);
         Ok(())
+    }
+
+    /// By somebody who is no viewer: with the rights of an observer while a viewer has the keyboard.
+    fn type_keys(&mut self, typing: &Typing, now_ms: u64) -> Result<Value, WireError> {
+        if let Some(writer) = self.crowd.writer().filter(|_| !typing.force) {
+            let words = format!("{writer} has the keyboard");
+            let error = WireError::new(ErrorCode::Conflict, words);
+            return Err(error.with(serde_json::json!({ "writer": writer })));
+        }
+        let seq = self.store.seq();
+        let bytes = typing.bytes(self.store.picture.typing_modes());
+        self.input(&bytes, now_ms)?;
+        control::value(&Typed { seq, paused: self.still_since.is_some() })
     }
 
     fn want_size(&mut self, size: Size) {
@@ -347,7 +384,18 @@ impl Terminal {
     }
 
     fn take(&mut self, chunk: &[u8], now_ms: u64) {
-        let seq = self.store.take(chunk, now_ms);
+        let pieces = if self.watchers.share_picture() { WATCHED_BYTES } else { chunk.len() };
+        let mut seq = self.store.seq();
+        let first = seq;
+        for piece in chunk.chunks(pieces.max(1)) {
+            self.store.take(piece, now_ms);
+            self.watchers.output(piece, seq, now_ms);
+            seq = self.store.seq();
+            if self.watchers.share_picture() {
+                self.watchers.lines(self.store.picture.scrollback(), seq);
+            }
+        }
+        let seq = first;
         self.status.seq.set(self.store.seq());
         self.note_activity(now_ms);
         if self.status.output.add(chunk.len()) {
@@ -393,6 +441,7 @@ impl Terminal {
 
     fn tick(&mut self, now_ms: u64) {
         self.store.tick(now_ms);
+        self.look_for_watchers(now_ms);
         self.apply_size(now_ms);
         if self.look_at.is_some_and(|at| at <= now_ms) {
             self.look_at = None;
@@ -433,6 +482,9 @@ impl Terminal {
             self.drain_until,
             self.look_at,
             idle,
+            self.watchers
+                .deadline_ms(self.idle.active_ms, self.store.seq())
+                .filter(|_| self.still_since.is_none()),
         ];
         let Some(next) = next.into_iter().flatten().chain(viewers).min() else { return false };
         let at = self.shared.epoch + Duration::from_millis(next.max(now_ms));
@@ -440,6 +492,16 @@ impl Terminal {
             self.timer.as_mut().reset(at);
         }
         self.timer.as_mut().poll(context).is_ready()
+    }
+
+    fn look_for_watchers(&mut self, now_ms: u64) {
+        let quiet_ms = now_ms.saturating_sub(self.idle.active_ms);
+        let scene = Scene {
+            seq: self.store.seq(),
+            quiet_ms: self.still_since.is_none().then_some(quiet_ms),
+            ended: self.state == State::Closed,
+        };
+        self.watchers.look(Some(&mut self.store.picture), &scene);
     }
 
     /// A program that stands still is not idle.

@@ -23,6 +23,7 @@ const NAME_CHARS_MAX: usize = 100;
 const READ_BYTES: usize = 16 * 1024;
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one socket")]
 pub struct Viewer {
     pub id: u64,
     pub options: AttachOptions,
@@ -40,6 +41,8 @@ pub struct Viewer {
     pub told_last: bool,
     /// It takes nothing, and more was said to it than may wait.
     pub overwhelmed: bool,
+    /// Who else is here has changed since it was told.
+    pub others_unsaid: bool,
     socket: Duplex,
     decoder: Decoder,
     /// Readable when it was last looked at, and not read since.
@@ -95,6 +98,7 @@ impl Viewer {
             closing: None,
             told_last: false,
             overwhelmed: false,
+            others_unsaid: false,
             socket: Duplex::new(stream)?,
             decoder,
             unread: true,

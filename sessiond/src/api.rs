@@ -21,6 +21,7 @@ mod resolve;
 pub mod room;
 mod routes;
 mod runs;
+mod screens;
 mod sessions;
 mod system;
 

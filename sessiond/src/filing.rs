@@ -7,8 +7,10 @@ use crate::ledger;
 use crate::store::{Result, cages, ptys};
 use crate::supervisor_link::{Connection, RequestError, document};
 use link::failpoint;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use wire::api::CageView;
+use wire::screen::Last;
 use wire::supervisor::SupervisorRequest;
 use wire::{CageId, Cause, PtyId, ScrollbackForm, WireError};
 
@@ -29,7 +31,7 @@ async fn file(app: &App, connection: &Connection, cage: CageId) -> Result<()> {
         let Some(view) = cages::get(db, cage)? else { return Ok(None) };
         let mut missing = Vec::new();
         for pty in &view.ptys {
-            if ptys::rendered(db, pty.id)?.is_none() {
+            if ptys::kept(db, pty.id)?.is_none() {
                 missing.push(pty.id);
             }
         }
@@ -37,10 +39,10 @@ async fn file(app: &App, connection: &Connection, cage: CageId) -> Result<()> {
     });
     let Some((view, missing)) = read.await? else { return Ok(()) };
     for pty in missing {
-        match rendered(connection, cage, pty).await {
-            Ok(bytes) => {
+        match fetch(connection, cage, pty, || Ok(Vec::new())).await {
+            Ok(kept) => {
                 failpoint::reach("filing.read");
-                app.store.write(move |db| ptys::keep_rendered(db, pty, &bytes)).await?;
+                app.store.write(move |db| ptys::keep(db, pty, &kept)).await?;
             }
             Err(error) => tracing::debug!(%error, %pty, "no scrollback to file"),
         }
@@ -49,14 +51,32 @@ async fn file(app: &App, connection: &Connection, cage: CageId) -> Result<()> {
     find_exit(app, connection, view).await
 }
 
-async fn rendered(
+/// What is kept of a terminal that has closed.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// Its lines.
+    pub rendered: Vec<u8>,
+    /// Absent where an older broker wrote none.
+    pub last: Option<Last>,
+}
+
+/// From the files of an ended cage. `authority`: of whoever asks, none for sessiond itself.
+///
+/// # Errors
+/// Its lines are not to be had.
+pub async fn fetch(
     connection: &Connection,
     cage: CageId,
     pty: PtyId,
-) -> std::result::Result<Vec<u8>, WireError> {
-    let form = ScrollbackForm::Rendered;
-    let request = SupervisorRequest::Scrollback { cage, pty, form };
-    document(connection.request(&request, Vec::new()).await?).await
+    authority: impl Fn() -> std::result::Result<Vec<OwnedFd>, WireError>,
+) -> std::result::Result<Kept, WireError> {
+    let of = async |form| {
+        let request = SupervisorRequest::Scrollback { cage, pty, form };
+        document(connection.request(&request, authority()?).await?).await
+    };
+    let rendered = of(ScrollbackForm::Rendered).await?;
+    let last = of(ScrollbackForm::Last).await.ok();
+    Ok(Kept { rendered, last: last.and_then(|text| serde_json::from_slice(&text).ok()) })
 }
 
 /// `cage.gone` came, and no source told an exit: the snapshot has it, or nobody has.

@@ -100,7 +100,7 @@ macro_rules! permit {
 }
 
 #[rustfmt::skip]
-pub(crate) const TABLE: [Permit; 31] = [
+pub(crate) const TABLE: [Permit; 33] = [
     //      request         who                 phase    once         fds  trail  handler
     permit!("admit",        Operator,           NoCage,  Any,         0,   Look,  handle::admit),
     permit!("spawn",        OperatorOrGrant,    Unknown, OncePerCage, 1,   Act,   handle::spawn),
@@ -114,6 +114,8 @@ pub(crate) const TABLE: [Permit; 31] = [
     permit!("exec",         Operator,           Running, Any,         1,   Act,   handle::exec),
     permit!("attach",       Operator,           Known,   Any,         2,   Act,   handle::attach),
     permit!("input",        Operator,           Running, Any,         1,   Look,  handle::input),
+    permit!("type",         Operator,           Running, Any,         1,   Look,  handle::type_keys),
+    permit!("watch",        Operator,           Known,   Any,         1,   Look,  handle::watch),
     permit!("resize",       Operator,           Running, Any,         0,   Look,  handle::pass),
     permit!("signal",       Operator,           Running, Any,         0,   Act,   handle::pass),
     permit!("suspend",      Operator,           Running, Any,         0,   Act,   handle::suspend),

@@ -23,6 +23,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use wire::broker::{BrokerExec, BrokerRequest, BrokerState};
+use wire::screen::last_name;
 use wire::supervisor::{
     Admitted, CageState, LayerRequest, Phase, ShutdownAnswer, ShutdownCages, SupervisorRequest,
 };
@@ -144,6 +145,19 @@ pub(crate) async fn input(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
     to_broker(&call, &BrokerRequest::Input { pty }).await
 }
 
+pub(crate) async fn type_keys(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Type { pty, .. } = call.request else { return Err(mixed_up()) };
+    to_broker(&call, &BrokerRequest::Type { pty }).await
+}
+
+/// The stream for the answer goes down; whoever holds its other end is told by the broker itself.
+pub(crate) async fn watch(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
+    let SupervisorRequest::Watch { pty, watch, .. } = call.request.clone() else {
+        return Err(mixed_up());
+    };
+    to_broker(&call, &BrokerRequest::Watch { pty, watch }).await
+}
+
 /// Resize and signal: the broker's requests of the same names.
 pub(crate) async fn pass(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
     let request = match call.request {
@@ -167,6 +181,8 @@ pub(crate) async fn pass(_supervisor: Rc<Supervisor>, call: Call) -> Reply {
         | SupervisorRequest::Exec { .. }
         | SupervisorRequest::Attach { .. }
         | SupervisorRequest::Input { .. }
+        | SupervisorRequest::Type { .. }
+        | SupervisorRequest::Watch { .. }
         | SupervisorRequest::Suspend { .. }
         | SupervisorRequest::Resume { .. }
         | SupervisorRequest::Stats { .. }
@@ -299,6 +315,16 @@ fn stored(cage: &Cage, pty: PtyId, form: ScrollbackForm) -> Result<OwnedFd, Wire
             files::open_hostile(cage.folder(), &name, uid, files::STORE_BYTES_MAX)
                 .map(OwnedFd::from)
                 .map_err(nothing)
+        }
+        ScrollbackForm::Last => {
+            files::open_hostile(cage.folder(), &last_name(pty), uid, files::STORE_BYTES_MAX)
+                .map(OwnedFd::from)
+                .map_err(nothing)
+        }
+        // Made of the two files above by whoever asks for them.
+        ScrollbackForm::Since(_) | ScrollbackForm::Screen => {
+            let words = "the cage has ended: what is kept of its terminal is its last state";
+            Err(WireError::new(ErrorCode::Gone, words))
         }
         ScrollbackForm::Raw => {
             let [whole, a, b] = wire::recording::part_names(pty)

@@ -42,9 +42,12 @@
 //! | GET `ptys/:t` | → [`PtyView`] |
 //! | GET `ptys/:t/attach?options=JSON` | upgrade to [`UPGRADE`]: the viewer stream; `options`: [`crate::AttachOptions`] |
 //! | POST `ptys/:t/input` | raw bytes → 204 |
+//! | POST `ptys/:t/type` | [`crate::typing::Typing`] → [`crate::typing::Typed`]; 409 with `details.writer` while a viewer has the keyboard, unless `force` |
+//! | GET `ptys/:t/screen` | → [`crate::screen::ScreenView`] of now, or of its end |
 //! | POST `ptys/:t/resize` | [`crate::Size`] → 204 |
-//! | GET `ptys/:t/scrollback?form=rendered\|raw` | → bytes, also after the end |
+//! | GET `ptys/:t/scrollback?form=rendered\|raw&since_ms=` | → bytes, also after the end; `since_ms`: lines that were printed since then |
 //! | POST `ptys/:t/wait?timeout_ms=` | → `{"exit": Exit}` when it ended; `{"exit": null}` after the time |
+//! | POST `ptys/:t/wait?for=REGEX&idle_ms=&after=SEQ&timeout_ms=` | → `{"met": "for"\|"idle"\|"ended"\|null, "line", "seq", "exit"}`: [`crate::watch::Watch`] |
 //! | GET `sessions/:s/events?after=N&limit=&wait_ms=` | → [`Events`]; `wait_ms`: wait so long for the first new one |
 //! | GET `sessions/:s/events/stream?after=N` | → [`SessionEvent`]s as server-sent events; the header `Last-Event-ID` counts more |
 //! | GET `openapi.json` | → all of this, as OpenAPI 3.1 |

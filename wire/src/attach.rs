@@ -53,6 +53,10 @@ pub enum Join {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says by itself what one viewer is or knows"
+)]
 pub struct AttachOptions {
     pub join: Join,
     pub view: View,
@@ -67,6 +71,8 @@ pub struct AttachOptions {
     pub runner: bool,
     /// This viewer knows what to make of [`crate::frame::Frame::Still`].
     pub tell_still: bool,
+    /// This viewer knows what to make of [`crate::frame::Frame::Others`].
+    pub tell_others: bool,
 }
 
 /// Which store of a terminal to read.
@@ -79,4 +85,10 @@ pub enum ScrollbackForm {
     Rendered,
     /// Raw bytes, from the recording where there is one, else the byte ring.
     Raw,
+    /// Rendered lines that were printed since then, in ms since 1970.
+    Since(i64),
+    /// JSON [`crate::screen::ScreenView`] of now, or of its end. Pipe streams have none.
+    Screen,
+    /// JSON [`crate::screen::Last`], of a terminal that has closed.
+    Last,
 }

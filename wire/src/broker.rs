@@ -3,6 +3,7 @@
 //! The broker listens on `<run>/sup/<id>.sock`; a second connection replaces the first.
 
 use crate::supervisor::PtyState;
+use crate::watch::Watch;
 use crate::{AttachOptions, Cause, Event, Exit, PtyId, ScrollbackForm, Size};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,6 +27,17 @@ pub enum BrokerRequest {
     /// fds: memfd with the bytes.
     Input {
         pty: PtyId,
+    },
+    /// fds: memfd with a [`crate::typing::Typing`]. Ok: [`crate::typing::Typed`]; error `conflict` with
+    /// `writer` if somebody has the keyboard.
+    Type {
+        pty: PtyId,
+    },
+    /// fds: a stream. When what is waited for is there, it gets a JSON [`crate::watch::Watched`] and
+    /// its end; its hangup ends the wait. Ok: null.
+    Watch {
+        pty: PtyId,
+        watch: Watch,
     },
     Resize {
         pty: PtyId,

@@ -20,6 +20,7 @@
 //! | 18 | title | UTF-8 | broker |
 //! | 19 | bell | none | broker |
 //! | 20 | still | u8: 1 stands, 0 goes on | broker, to who asked for it |
+//! | 21 | others | JSON [`Others`]: whenever it changed | broker, to who asked for it |
 //!
 //! Numbers are little-endian. A length above [`FRAME_BYTES_MAX`], an unknown type or a payload
 //! of the wrong form ends the stream.
@@ -51,6 +52,19 @@ pub struct Hello {
     pub role: Role,
     /// Other viewers that are here.
     pub others: Vec<String>,
+    /// The one of them that has the keyboard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writer: Option<String>,
+}
+
+/// Who else is here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Others {
+    /// Has the keyboard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writer: Option<String>,
+    #[serde(default)]
+    pub observers: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +109,7 @@ pub struct Close {
 }
 
 /// The highest type byte.
-const NEWEST: u8 = 20;
+const NEWEST: u8 = 21;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
@@ -134,6 +148,8 @@ pub enum Frame {
     /// The program stands still from now on, or goes on. Only to viewers that asked for it
     /// ([`crate::AttachOptions::tell_still`]).
     Still(bool),
+    /// Only to viewers that asked for it ([`crate::AttachOptions::tell_others`]).
+    Others(Others),
 }
 
 /// The stream is not what this table says; it must be closed.
@@ -170,6 +186,7 @@ impl Frame {
             Self::Title(_) => 18,
             Self::Bell => 19,
             Self::Still(_) => 20,
+            Self::Others(_) => 21,
         }
     }
 
@@ -203,6 +220,7 @@ impl Frame {
             Self::Gap { from, to } => pair_to(out, *from, *to),
             Self::Ack(bytes) => out.extend_from_slice(&bytes.to_le_bytes()),
             Self::Still(still) => out.push(u8::from(*still)),
+            Self::Others(others) => json(out, others),
             Self::Title(title) => out.extend_from_slice(title.as_bytes()),
         }
         let length = u32::try_from(out.len() - length_at - 4).unwrap_or(u32::MAX);
@@ -262,6 +280,7 @@ impl Frame {
                 [1] => Ok(Self::Still(true)),
                 _other => Err(bad()),
             },
+            21 => Ok(Self::Others(parse(kind, payload)?)),
             other => Err(FrameError::UnknownType(other)),
         }
     }
@@ -388,6 +407,7 @@ mod tests {
             Just(Frame::StdinEof),
             Just(Frame::Close(Close { reason: CloseReason::Detached, exit: None })),
             Just(Frame::Role(RoleChange { role: Role::Observer, by: Some("b".into()) })),
+            Just(Frame::Others(Others { writer: Some("a".into()), observers: vec!["b".into()] })),
         ]
     }
 

@@ -26,14 +26,18 @@ pub mod frame;
 pub mod grant;
 pub mod hello;
 pub mod ids;
+pub mod key;
 pub mod layer;
 pub mod limits;
 pub mod recording;
+pub mod screen;
 pub mod size;
 pub mod spawn;
 pub mod stats;
 pub mod supervisor;
 pub mod suspend;
+pub mod typing;
+pub mod watch;
 
 pub use arg::Arg;
 pub use attach::{AttachOptions, History, Join, Role, ScrollbackForm, View};

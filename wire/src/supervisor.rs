@@ -4,6 +4,7 @@
 //! accepted connection: the supervisor reads SO_PEERCRED from it itself.
 
 use crate::limits::LimitsAsked;
+use crate::watch::Watch;
 use crate::{
     Arg, AttachOptions, CageId, Cause, Changes, CheckpointId, Enforced, Event, Exit, GrantId,
     GrantKey, GrantState, PtyId, RunId, ScrollbackForm, SessionId, Size, Source,
@@ -46,6 +47,11 @@ pub enum SupervisorRequest {
     Attach { cage: CageId, pty: PtyId, options: AttachOptions },
     /// fds: authority, memfd with the bytes. Ok: null.
     Input { cage: CageId, pty: PtyId },
+    /// fds: authority, memfd with a [`crate::typing::Typing`]. Ok: [`crate::typing::Typed`].
+    Type { cage: CageId, pty: PtyId },
+    /// fds: authority, a stream that gets a JSON [`crate::watch::Watched`] and its end. Ok: null, when
+    /// the broker has the stream.
+    Watch { cage: CageId, pty: PtyId, watch: Watch },
     /// fds: authority. Ok: null.
     Resize { cage: CageId, pty: PtyId, size: Size },
     /// To the foreground group of one terminal, or to every payload. fds: authority. Ok: null.

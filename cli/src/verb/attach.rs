@@ -1,30 +1,39 @@
 //! `mews attach`: watch or take over a terminal.
 
 use super::ls::exit_word;
+use super::pick;
 use super::watching::{Keys, conclude, ended};
 use crate::api::Api;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::out::Say;
-use crate::viewer::{Ends, Viewer};
+use crate::viewer::{Ending, Ends, Viewer};
 use crate::{request, terminal};
 use std::sync::Arc;
 use wire::api::Resolved;
 use wire::{AttachOptions, ErrorCode, Exit, History, Join, PtyId, View};
 
+/// How often a lost connection is made again.
+const TRIES: u32 = 5;
+/// How long the end of a program may take to be told when its stream was lost.
+const END_MS: u64 = 1_000;
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Leave the terminal with ctrl-\\ ctrl-d; the program runs on. With standard input or output that
 is not a terminal it only watches, unless --take is given.
+One viewer has the keyboard. ctrl-\\ ctrl-t takes it from whoever that is, and lets go of it again;
+who else is here is told in the title.
 Exit status: the program's if it ends meanwhile, 0 when detached, 125 if mews failed.
 
 Examples:
+  mews attach                     the only session that runs, or one of those to be chosen
   mews attach bash-1
   mews attach --take bash-1       even if somebody else has the keyboard
   mews attach --observe bash-1    only watch")]
 pub(crate) struct Args {
-    /// Name or id: of a session, or of one of its terminals
-    id: String,
+    /// Name or id: of a session, or of one of its terminals; none: the only one that runs
+    id: Option<String>,
     /// Take the keyboard from whoever has it
     #[arg(long, conflicts_with = "observe")]
     take: bool,
@@ -41,7 +50,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     let keys = args.keys.parse()?;
     let api = Arc::new(Api::new());
-    let options = AttachOptions {
+    let mut options = AttachOptions {
         join: join(args.take, args.observe, terminal::is_interactive()),
         view: View::Screen,
         history: args.scrollback,
@@ -50,28 +59,48 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
         remote: false,
         runner: false,
         tell_still: true,
+        tell_others: true,
     };
-    let (found, upgraded) = match api.attach_any(&args.id, &options).await {
-        Err(failure) if failure.is(ErrorCode::Gone) => return over(&failure, &args.id, say),
-        other => other?,
+    let id = match args.id {
+        Some(id) => id,
+        None => pick::session(&api, say).await?,
     };
-    let (cage, pty) = terminal_of(&found)?;
-    if found.paused {
-        say.dim(&format!("[paused; keys wait until: mews resume {}]", found.name));
-    }
     let mut ends = Ends::new().map_err(|error| Failure::new(error.to_string()))?;
-    let viewer = Viewer {
-        say,
-        control: Control::Daemons { api: Arc::clone(&api), session: found.session, cage, pty },
-        keys,
-        name: found.name.clone(),
-        is_runner: false,
-        banner: true,
-    };
-    let ending = viewer.view(upgraded, &mut ends).await;
-    let ending = ending
-        .map_err(|error| Failure::new(format!("the terminal or its stream failed: {error}")))?;
-    Ok(conclude(ending, &api, pty, &found.name, say).await?.status)
+    let mut tries = 0;
+    loop {
+        let (found, upgraded) = match api.attach_any(&id, &options).await {
+            Err(failure) if failure.is(ErrorCode::Gone) => return over(&failure, &id, say),
+            other => other?,
+        };
+        let (cage, pty) = terminal_of(&found)?;
+        if found.paused {
+            say.dim(&format!("[paused; keys wait until: mews resume {}]", found.name));
+        }
+        let viewer = Viewer {
+            say,
+            control: Control::Daemons { api: Arc::clone(&api), session: found.session, cage, pty },
+            keys: keys.clone(),
+            name: found.name.clone(),
+            is_runner: false,
+            banner: true,
+        };
+        let ending = viewer.view(upgraded, &mut ends).await;
+        let ending = ending
+            .map_err(|error| Failure::new(format!("the terminal or its stream failed: {error}")))?;
+        tries += 1;
+        if ending == Ending::Lost && tries < TRIES && lives(&api, pty).await {
+            say.note("the connection was lost, the program runs on; attaching again");
+            // What was seen before is above already.
+            options.history = History::None;
+            continue;
+        }
+        return Ok(conclude(ending, &api, pty, &found.name, say).await?.status);
+    }
+}
+
+/// Whether its end is not told within a moment.
+async fn lives(api: &Api, pty: PtyId) -> bool {
+    matches!(api.wait(pty, END_MS).await, Ok(None))
 }
 
 /// Who reads through a pipe does not want the keyboard that the next person would look for.

@@ -5,8 +5,10 @@ use crate::api::Api;
 use crate::escape::rendered;
 use crate::failure::Failure;
 use crate::out::{self, Say, colours};
+use crate::time::now_ms;
 use crate::viewer::Ending;
 use crate::viewer::follow::{Form, follow};
+use cage::policy::Millis;
 use wire::{AttachOptions, ErrorCode, History, Join, PtyId, View};
 
 #[derive(Debug, clap::Args)]
@@ -16,6 +18,7 @@ Lines are as they looked on the terminal; --raw gives the bytes as the command w
 Examples:
   mews logs build-1
   mews logs -f build-1
+  mews logs --since 10m build-1
   mews logs --raw build-1 > typescript")]
 pub(crate) struct Args {
     /// Name or id
@@ -24,11 +27,15 @@ pub(crate) struct Args {
     #[arg(short, long)]
     follow: bool,
     /// The bytes themselves
-    #[arg(long)]
+    #[arg(long, conflicts_with = "since")]
     raw: bool,
+    /// Only lines that were printed in so long, to the second: 30s, 10m, 2h
+    #[arg(long, value_name = "T", conflicts_with = "follow")]
+    since: Option<String>,
 }
 
 pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
+    let since_ms = args.since.as_deref().map(since).transpose()?;
     let api = Api::new();
     let found = api.resolve(&args.id).await?;
     let (_cage, pty) = terminal_of(&found)?;
@@ -53,15 +60,23 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
             }
         }
     }
-    print(&api, pty, form).await
+    print(&api, pty, form, since_ms).await
 }
 
-async fn print(api: &Api, pty: PtyId, form: Form) -> Result<u8, Failure> {
+/// So long ago, in milliseconds since 1970.
+fn since(text: &str) -> Result<i64, Failure> {
+    let Millis(ms) =
+        Millis::parse(text).map_err(|error| Failure::usage(format!("--since: {error}")))?;
+    Ok(now_ms().saturating_sub(i64::try_from(ms).unwrap_or(i64::MAX)))
+}
+
+async fn print(api: &Api, pty: PtyId, form: Form, since_ms: Option<i64>) -> Result<u8, Failure> {
     let word = match form {
         Form::Lines => "rendered",
         Form::Bytes => "raw",
     };
-    let bytes = api.bytes(&format!("/ptys/{pty}/scrollback?form={word}")).await?;
+    let since = since_ms.map_or_else(String::new, |ms| format!("&since_ms={ms}"));
+    let bytes = api.bytes(&format!("/ptys/{pty}/scrollback?form={word}{since}")).await?;
     match form {
         Form::Lines => {
             let mut lines = rendered(&bytes, colours());

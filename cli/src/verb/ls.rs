@@ -67,9 +67,19 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// All pages. None where mews never ran; that starts no daemon either.
+/// The sessions that have not ended.
+pub(super) async fn living(api: &Api) -> Result<Vec<SessionView>, Failure> {
+    let found = listed(api, "").await?;
+    Ok(found.into_iter().filter(is_living).collect())
+}
+
+/// None where mews never ran; that starts no daemon either.
 async fn sessions(query: &str) -> Result<Vec<SessionView>, Failure> {
-    let api = Api::new();
+    listed(&Api::new(), query).await
+}
+
+/// All pages.
+async fn listed(api: &Api, query: &str) -> Result<Vec<SessionView>, Failure> {
     let mut path = format!("/sessions?{query}");
     let mut found = Vec::new();
     loop {

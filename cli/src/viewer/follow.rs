@@ -55,6 +55,7 @@ fn show(frame: Frame, form: Form, stdout: &mut Output) {
         | Frame::Out(bytes)
         | Frame::Err(bytes) => bytes,
         Frame::Hello(_)
+        | Frame::Others(_)
         | Frame::Input(_)
         | Frame::Resize(_)
         | Frame::Role(_)

@@ -121,6 +121,7 @@ impl Pipes<'_> {
             Frame::Ping => self.outgoing.push(&Frame::Pong),
             Frame::Close(close) => return Some(ending(close)),
             Frame::Hello(_)
+            | Frame::Others(_)
             | Frame::Input(_)
             | Frame::Resize(_)
             | Frame::Role(_)

@@ -1,7 +1,7 @@
 //! A program with a terminal, on the operator's terminal.
 
 use super::echo::Echo;
-use super::keys::{Matcher, PATIENCE};
+use super::keys::{DetachKeys, Matcher, PATIENCE, Wish};
 use super::stdio::{Input, Output};
 use super::stream::{Incoming, Outgoing};
 use super::{Ending, Ends, Viewer, after, ending, until};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use wire::Role;
-use wire::frame::{Close, CloseReason, Frame, Hello};
+use wire::frame::{Close, CloseReason, Frame, Hello, Others, RoleChange};
 
 /// Input that may wait for the broker before no more is read from the keyboard.
 const INPUT_BYTES_MAX: usize = 64 * 1024;
@@ -38,11 +38,12 @@ pub(super) async fn view(
         output: Output::stdout()?,
         input: Input::stdin(),
         input_ended: false,
-        keys: Matcher::new(viewer.keys.clone()),
+        keys: Matcher::new(viewer.keys.as_ref()),
         echo: Echo::default(),
         release_at: None,
         resize_at: None,
         role: hello.role,
+        others: None,
         painted: false,
         raw: Raw::enter()?,
     };
@@ -64,6 +65,7 @@ struct Screen<'a> {
     release_at: Option<Instant>,
     resize_at: Option<Instant>,
     role: Role,
+    others: Option<Others>,
     /// A whole screen was drawn, so that the cursor may be anywhere.
     painted: bool,
     raw: Raw,
@@ -156,6 +158,7 @@ impl Screen<'_> {
             Frame::Out(bytes) | Frame::Err(bytes) => self.paint(&bytes, taken),
             Frame::Bell => self.paint(b"\x07", taken),
             Frame::Still(still) => self.stillness_changed(still, taken),
+            Frame::Others(others) => self.others_changed(others, taken),
             Frame::Role(change) => self.role_changed(change.role, change.by, taken),
             Frame::Ping => self.outgoing.push(&Frame::Pong),
             Frame::Close(close) => return Some(ending(close)),
@@ -186,16 +189,42 @@ impl Screen<'_> {
             return;
         }
         self.role = role;
+        // Nobody else is named where it was our own wish.
+        let was_wished = by.is_none();
         let by =
             by.map_or_else(|| "another viewer".to_owned(), |name| crate::escape::escape(&name));
         let text = match role {
+            Role::Observer if was_wished => "mews: you have let go of the keyboard".to_owned(),
             Role::Observer => format!("mews: {by} has taken the keyboard; you watch"),
             Role::Writer => "mews: you have the keyboard".to_owned(),
+        };
+        let text = match (role, self.keyboard_keys()) {
+            (Role::Observer, Some(keys)) => format!("{text}; {keys} takes it back"),
+            _other => text,
         };
         self.paint(format!("\x07\x1b]2;{text}\x1b\\").as_bytes(), taken);
         if role == Role::Writer {
             // The terminal takes our size now.
             self.resize_at = after(Duration::ZERO);
+        }
+    }
+
+    fn keyboard_keys(&self) -> Option<String> {
+        self.viewer.keys.as_ref().and_then(DetachKeys::keyboard_name)
+    }
+
+    /// Told where [`Self::role_changed`] tells, without its bell.
+    fn others_changed(&mut self, others: Others, taken: &mut usize) {
+        // That nobody else is here is no news to who came first.
+        let words = super::others::changed(
+            self.others.as_ref(),
+            &others,
+            self.role,
+            self.keyboard_keys().as_deref(),
+        );
+        self.others = Some(others);
+        if let Some(words) = words {
+            self.paint(format!("\x1b]2;mews: {words}\x1b\\").as_bytes(), taken);
         }
     }
 
@@ -217,10 +246,29 @@ impl Screen<'_> {
             self.input_ended = true;
             return true;
         }
-        let typed = self.keys.feed(bytes);
-        self.send(typed.bytes);
+        let mut rest = bytes.to_vec();
+        let mut detach = false;
+        while !rest.is_empty() && !detach {
+            let typed = self.keys.feed(&rest);
+            self.send(typed.bytes);
+            match typed.wish {
+                Some(Wish::Keyboard) => self.wish_keyboard(),
+                Some(Wish::Detach) => detach = true,
+                None => {}
+            }
+            rest = typed.rest;
+        }
         self.release_at = if self.keys.holds() { after(PATIENCE) } else { None };
-        typed.detach
+        detach
+    }
+
+    /// The broker answers with the role that it comes to.
+    fn wish_keyboard(&mut self) {
+        let role = match self.role {
+            Role::Observer => Role::Writer,
+            Role::Writer => Role::Observer,
+        };
+        self.outgoing.push_now(&Frame::Role(RoleChange { role, by: None }));
     }
 
     fn send(&mut self, bytes: Vec<u8>) {

@@ -86,6 +86,7 @@ impl Stream {
             seq: 0,
             role: Role::Writer,
             others: Vec::new(),
+            writer: None,
         };
         self.send(&Frame::Hello(hello));
     }

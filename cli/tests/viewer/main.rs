@@ -77,11 +77,31 @@ fn an_exit_gives_its_status_after_all_output() {
 
 #[test]
 fn a_broker_that_dies_gives_the_terminal_back() {
-    let (_fake, mut operator, broker) = attached();
+    let (fake, mut operator, broker) = attached();
     drop(broker);
     operator.sees(UNDONE);
+    for _again in 1..5 {
+        let mut broker = fake.viewer();
+        broker.hello(Mode::Terminal);
+    }
     operator.sees("connection to the terminal was lost");
     assert_eq!(operator.exit_status(), 125);
+    assert!(operator.terminal_is_sane());
+}
+
+#[test]
+fn a_lost_connection_to_a_program_that_lives_is_made_again() {
+    let (fake, mut operator, broker) = attached();
+    drop(broker);
+    operator.sees("attaching again");
+    let mut broker = fake.viewer();
+    broker.hello(Mode::Terminal);
+    broker.send(&Frame::Output { seq: 0, bytes: b"there again".to_vec() });
+    operator.sees("there again");
+    operator.keys(b"ls");
+    assert_eq!(broker.next_input(), b"ls");
+    broker.send(&exit(7));
+    assert_eq!(operator.exit_status(), 7);
     assert!(operator.terminal_is_sane());
 }
 

@@ -54,6 +54,8 @@ pub(super) const VERBS: &[Verb] = &[
     of_cage("exec"),
     of_cage("attach"),
     of_cage("input"),
+    of_cage("type"),
+    of_cage("watch"),
     of_cage("resize"),
     of_cage("signal"),
     of_cage("suspend"),
@@ -88,7 +90,8 @@ pub(super) fn body(verb: &str, target: &Target) -> Value {
         "checkpoint" => json!({ "checkpoint": CheckpointId::new() }),
         "set_limits" => json!({ "set": { "walltime": "none" } }),
         "attach" => json!({ "pty": target.pty, "options": {} }),
-        "input" => json!({ "pty": target.pty }),
+        "input" | "type" => json!({ "pty": target.pty }),
+        "watch" => json!({ "pty": target.pty, "watch": { "for": "x" } }),
         "resize" => json!({ "pty": target.pty, "size": { "cols": 90, "rows": 30 } }),
         "signal" => json!({ "pty": target.pty, "signal": 18 }),
         "kill" | "end" => json!({ "cause": "cancelled" }),
@@ -111,6 +114,11 @@ pub(super) fn gifts(verb: &str) -> anyhow::Result<Vec<OwnedFd>> {
             let target = Target::new(0);
             vec![memfd::sealed("mint", spec(&target, Path::new("/tmp")).to_string().as_bytes())?]
         }
+        "type" => {
+            let typing = json!({ "pieces": [{ "text": "exit" }, { "key": "enter" }] });
+            vec![memfd::sealed("typing", typing.to_string().as_bytes())?]
+        }
+        "watch" => vec![UnixStream::pair()?.0.into()],
         "input" => vec![memfd::sealed("input", b"exit\n")?],
         _none => Vec::new(),
     })

@@ -9,7 +9,9 @@ use serde::de::DeserializeOwned;
 use std::os::fd::OwnedFd;
 use wire::broker::{BrokerExec, BrokerRequest, BrokerState};
 use wire::control;
+use wire::screen::last_name;
 use wire::supervisor::PtyState;
+use wire::typing::Typing;
 use wire::{AttachOptions, Cause, ErrorCode, PtyId, ScrollbackForm, WireError};
 
 /// argv and environment as JSON, which may need several bytes for one.
@@ -34,6 +36,16 @@ impl Broker {
             {
                 Ok(bytes) => self.tell(pty, reply, |reply| Tell::Input(bytes, reply)),
                 Err(error) => reply.error(error),
+            },
+            BrokerRequest::Type { pty } => match json_of::<Typing>(fds) {
+                Ok(typing) => self.tell(pty, reply, |reply| Tell::Type(typing, reply)),
+                Err(error) => reply.error(error),
+            },
+            BrokerRequest::Watch { pty, watch } => match fds.into_iter().next() {
+                Some(stream) => self.tell(pty, reply, |reply| Tell::Watch(watch, stream, reply)),
+                None => {
+                    refuse(reply, ErrorCode::BadRequest, "the stream for the answer is missing")
+                }
             },
             BrokerRequest::Resize { pty, size } => {
                 self.tell(pty, reply, |reply| Tell::Resize(size, reply));
@@ -145,6 +157,11 @@ impl Broker {
             ScrollbackForm::Rendered => folder.read_all(&format!("{pty}.scrollback")),
             ScrollbackForm::Raw => {
                 folder.read_all(&format!("{pty}.rec")).map(|file| wire::recording::raw(&file))
+            }
+            ScrollbackForm::Last => folder.read_all(&last_name(pty)),
+            ScrollbackForm::Since(_) | ScrollbackForm::Screen => {
+                // Whoever asks has both files, and cuts them.
+                return refuse(reply, ErrorCode::Gone, "this command has ended");
             }
         };
         match bytes {

@@ -103,6 +103,14 @@ impl Kept {
         all
     }
 
+    /// Both from this byte on, as far as it is here.
+    #[must_use]
+    pub fn from(&self, seq: u64) -> Vec<u8> {
+        let all = self.to_bytes();
+        let skip = seq.saturating_sub(self.end - all.len() as u64);
+        all.get(usize::try_from(skip).unwrap_or(usize::MAX)..).unwrap_or_default().to_vec()
+    }
+
     fn freeze(&mut self) {
         if let Some((stream, bytes)) = self.open.take() {
             let seq = self.end - bytes.len() as u64;

@@ -4,6 +4,8 @@ use super::Screen;
 use crate::scrollback::Scrollback;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use wire::Size;
+use wire::screen::ScreenView;
+use wire::typing::Modes;
 
 /// The methods of [`Screen`]; none of them panics. After a crash of the model, bytes, recording
 /// and attach go on without it: the snapshot says so on an empty screen.
@@ -64,6 +66,23 @@ impl Guarded {
     #[must_use]
     pub fn settled_lines(&mut self) -> Vec<Vec<u8>> {
         self.with_mut(|screen| screen.settled_lines()).unwrap_or_default()
+    }
+
+    #[must_use]
+    pub fn shown_lines(&mut self) -> Vec<Vec<u8>> {
+        self.with_mut(|screen| screen.shown_lines()).unwrap_or_default()
+    }
+
+    /// Empty rows after a crash.
+    #[must_use]
+    pub fn view(&mut self, seq: u64) -> ScreenView {
+        let lost = ScreenView { size: Some(self.size), seq, ..ScreenView::default() };
+        self.with_mut(|screen| screen.view(seq)).unwrap_or(lost)
+    }
+
+    #[must_use]
+    pub fn typing_modes(&self) -> Modes {
+        self.screen.as_ref().map(Screen::typing_modes).unwrap_or_default()
     }
 
     pub fn take_replies(&mut self) -> Vec<u8> {

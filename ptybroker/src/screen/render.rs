@@ -58,6 +58,16 @@ impl LineBuilder {
     }
 }
 
+/// The same with its colours, complete in itself.
+pub(super) fn row_ansi(row: &Row<Cell>) -> String {
+    let mut line = LineBuilder::default();
+    for cell in without_blank_end(row_cells(row)) {
+        line.append_cell(cell);
+    }
+    line.pen.change_to(Pen::default(), &mut line.text);
+    String::from_utf8(line.text).unwrap_or_default()
+}
+
 /// The text of a row, without blanks at its end.
 pub(super) fn row_text(row: &Row<Cell>) -> String {
     let mut text = Vec::new();

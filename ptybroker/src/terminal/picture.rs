@@ -7,6 +7,8 @@
 use crate::screen::Guarded;
 use crate::scrollback::Scrollback;
 use wire::Size;
+use wire::screen::ScreenView;
+use wire::typing::Modes;
 
 /// Plain text is shown to the model when so much waits, in bytes, or so long.
 const BEHIND_BYTES: usize = 32 * 1024;
@@ -68,6 +70,30 @@ impl Picture {
     pub fn snapshot(&mut self) -> Vec<u8> {
         self.catch_up();
         made(&mut self.screen, self.size).snapshot()
+    }
+
+    pub fn view(&mut self, seq: u64) -> ScreenView {
+        self.catch_up();
+        made(&mut self.screen, self.size).view(seq)
+    }
+
+    /// The logical lines that are to be seen.
+    pub fn shown_lines(&mut self) -> Vec<Vec<u8>> {
+        self.catch_up();
+        self.screen.as_mut().map(Guarded::shown_lines).unwrap_or_default()
+    }
+
+    /// The number of the line that output goes on with, counted from the first of the terminal.
+    pub fn line_now(&mut self) -> u64 {
+        self.catch_up();
+        let above = self.screen.as_mut().map_or(0, |screen| screen.settled_lines().len());
+        self.scrollback.lines_total() + above as u64
+    }
+
+    /// Modes are never behind: what sets one is looked at at once.
+    #[must_use]
+    pub fn typing_modes(&self) -> Modes {
+        self.screen.as_ref().map(Guarded::typing_modes).unwrap_or_default()
     }
 
     /// What `logs` shows below the scrollback.

@@ -7,6 +7,8 @@ use crate::scrollback::Scrollback;
 use crate::terminal::picture::Picture;
 use crate::terminal::record::Recording;
 use cage::launch::Terminal as Bounds;
+use std::time::{SystemTime, UNIX_EPOCH};
+use wire::screen::{Last, ScreenView, Times, last_name};
 use wire::{PtyId, Size};
 
 /// Answers to a program's queries, bytes a second.
@@ -18,6 +20,7 @@ pub struct Store {
     pub picture: Picture,
     recording: Recording,
     replies: TokenBucket,
+    times: Times,
 }
 
 impl Store {
@@ -34,11 +37,17 @@ impl Store {
             picture: Picture::new(scrollback, size),
             recording: Recording::start(folder, pty, record_bytes, size, now_ms),
             replies: TokenBucket::new(REPLIES_PER_SECOND, REPLIES_PER_SECOND, now_ms),
+            times: Times::default(),
         }
     }
 
     /// Output goes into all stores; the sequence of its first byte comes back.
     pub fn take(&mut self, chunk: &[u8], now_ms: u64) -> u64 {
+        let at_ms = wall_ms();
+        if self.times.wants(at_ms) {
+            let line = self.picture.line_now();
+            self.times.mark(at_ms, line);
+        }
         let seq = self.ring.push(chunk);
         self.recording.output(chunk, now_ms);
         self.picture.output(chunk, now_ms);
@@ -81,6 +90,32 @@ impl Store {
         text
     }
 
+    /// The rendered lines that were printed since.
+    pub fn since(&mut self, since_ms: i64) -> Vec<u8> {
+        let text = self.rendered();
+        self.times().cut(&text, since_ms).to_vec()
+    }
+
+    /// Output from this byte on, as far as memory has it.
+    #[must_use]
+    pub fn from(&self, seq: u64) -> Vec<u8> {
+        match self.ring.read(seq.clamp(self.ring.oldest(), self.ring.end())) {
+            Read::Bytes(pieces) => pieces.concat(),
+            Read::Gap { .. } => Vec::new(),
+        }
+    }
+
+    pub fn screen(&mut self) -> ScreenView {
+        let seq = self.seq();
+        self.picture.view(seq)
+    }
+
+    fn times(&mut self) -> Times {
+        let scrollback = self.picture.scrollback();
+        let first = scrollback.lines_total() - scrollback.len() as u64;
+        Times { first, marks: self.times.marks.clone() }
+    }
+
     /// Raw output: what is recorded, else the newest that memory has.
     pub fn raw(&mut self, folder: &StateDir) -> Vec<u8> {
         let in_memory = match self.ring.read(0) {
@@ -111,10 +146,24 @@ impl Store {
     pub fn finish(&mut self, folder: &StateDir, pty: PtyId, now_ms: u64) {
         self.recording.finish(now_ms);
         drop(folder.write_file(&format!("{pty}.scrollback"), &self.rendered()));
+        drop(folder.write_file(&last_name(pty), &self.last()));
+    }
+
+    /// As JSON, what is known beside the output.
+    pub fn last(&mut self) -> Vec<u8> {
+        let last = Last { screen: Some(self.screen()), times: self.times() };
+        serde_json::to_vec(&last).unwrap_or_default()
     }
 
     /// Lines that the terminal ever had.
     pub fn lines(&mut self) -> u64 {
         self.picture.scrollback().lines_total() + self.picture.lines().len() as u64
     }
+}
+
+/// Milliseconds since 1970.
+#[must_use]
+pub fn wall_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -9,6 +9,8 @@ use std::rc::Rc;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wire::frame::Close;
+use wire::typing::Typing;
+use wire::watch::Watch;
 use wire::{AttachOptions, ErrorCode, EventBody, ScrollbackForm, Size, WireError};
 
 /// What the broker tells a terminal (or pipe streams).
@@ -24,6 +26,8 @@ pub enum Command {
     PayloadEnded,
     Attach(Attach),
     Input(Vec<u8>, Reply),
+    Type(Typing, Reply),
+    Watch(Watch, OwnedFd, Reply),
     Resize(Size, Reply),
     Scrollback(ScrollbackForm, Reply),
     /// All is known: viewers are told when they have everything.
@@ -134,4 +138,10 @@ pub fn answer_bytes(reply: Reply, bytes: &[u8]) {
             reply.error(WireError::new(ErrorCode::Internal, words));
         }
     }
+}
+
+/// For an answer; our own types always serialise.
+#[must_use]
+pub fn json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
 }

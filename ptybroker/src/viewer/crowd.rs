@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::Context;
 use tokio::sync::mpsc;
-use wire::frame::{Close, CloseReason, Frame, RoleChange};
+use wire::frame::{Close, CloseReason, Frame, Others, RoleChange};
 use wire::{AttachOptions, EventBody, PtyId, Role, Size};
 
 /// More would be a mistake or an attack; each costs up to a queue of memory.
@@ -78,7 +78,14 @@ impl Crowd {
         self.viewers.iter().any(|viewer| viewer.role == Role::Writer)
     }
 
-    /// Takes a viewer in. `greet` makes its first frame, from its role and who else is here.
+    /// The name of the viewer that has the keyboard.
+    #[must_use]
+    pub fn writer(&self) -> Option<String> {
+        self.viewers.iter().find(|viewer| viewer.role == Role::Writer).map(Viewer::name)
+    }
+
+    /// Takes a viewer in. `greet` makes its first frame, from its role and who else is here: all of them,
+    /// the writer among them too.
     ///
     /// # Errors
     /// Its stream is not one.
@@ -89,7 +96,7 @@ impl Crowd {
         options: AttachOptions,
         outbox: Outbox,
         now_ms: u64,
-        greet: impl FnOnce(Role, Vec<String>) -> Frame,
+        greet: impl FnOnce(Role, Others) -> Frame,
     ) -> io::Result<&mut Viewer> {
         self.came += 1;
         let joined = roles::join(&options, self.has_writer());
@@ -101,7 +108,10 @@ impl Crowd {
         if joined.takes_over {
             self.demote_writer(&viewer.name(), now_ms);
         }
-        let others = self.viewers.iter().map(Viewer::name).collect();
+        let others = Others {
+            writer: self.writer().filter(|_| !joined.takes_over),
+            observers: self.viewers.iter().map(Viewer::name).collect(),
+        };
         viewer.tell(&greet(viewer.role, others), now_ms);
         self.log(EventBody::PtyAttached {
             pty: self.pty,
@@ -111,6 +121,7 @@ impl Crowd {
         let at = self.viewers.len();
         self.viewers.push(viewer);
         self.tell_status();
+        self.others_changed();
         self.viewers.get_mut(at).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
@@ -195,6 +206,8 @@ impl Crowd {
         if viewer.overwhelmed {
             return Some(CloseReason::TooSlow);
         }
+        self.say_others(index, now_ms, round);
+        let viewer = self.viewers.get(index)?;
         if viewer.outbox.is_done() {
             return Some(viewer.closing.as_ref().map_or(CloseReason::Detached, |c| c.reason));
         }
@@ -233,6 +246,7 @@ impl Crowd {
             | Frame::Ack(_)
             | Frame::Title(_)
             | Frame::Still(_)
+            | Frame::Others(_)
             | Frame::Bell => {
                 viewer.closing = Some(Close { reason: CloseReason::BadFrame, exit: None });
             }
@@ -256,6 +270,7 @@ impl Crowd {
         let viewer = viewer.name();
         self.log(EventBody::PtyRole { pty: self.pty, viewer, role });
         self.tell_status();
+        self.others_changed();
     }
 
     fn demote_writer(&mut self, by: &str, now_ms: u64) {
@@ -288,6 +303,7 @@ impl Crowd {
             reason: reason.as_str().to_owned(),
         });
         self.tell_status();
+        self.others_changed();
     }
 
     /// Drops viewers for which `gone` gives a reason.
@@ -299,6 +315,37 @@ impl Crowd {
                 None => index += 1,
             }
         }
+    }
+
+    /// Each is told when it has taken what was said before: who takes nothing makes nothing pile up.
+    fn others_changed(&mut self) {
+        for viewer in self.viewers.iter_mut().filter(|viewer| viewer.options.tell_others) {
+            viewer.others_unsaid = true;
+        }
+    }
+
+    fn say_others(&mut self, index: usize, now_ms: u64, round: &mut Round) {
+        if !self.viewers.get(index).is_some_and(|viewer| viewer.others_unsaid) {
+            return;
+        }
+        let others = self.others_of(index);
+        let Some(viewer) = self.viewers.get_mut(index) else { return };
+        if viewer.outbox.is_empty() && !viewer.told_last {
+            viewer.others_unsaid = false;
+            viewer.tell(&Frame::Others(others), now_ms);
+            round.progress = true;
+        }
+    }
+
+    fn others_of(&self, index: usize) -> Others {
+        let mut others = Others::default();
+        for (_at, viewer) in self.viewers.iter().enumerate().filter(|(at, _)| *at != index) {
+            match viewer.role {
+                Role::Writer => others.writer = Some(viewer.name()),
+                Role::Observer => others.observers.push(viewer.name()),
+            }
+        }
+        others
     }
 
     fn tell_status(&self) {

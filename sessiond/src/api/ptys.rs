@@ -5,11 +5,13 @@ use super::caller::Caller;
 use super::describe::Done;
 use super::error::Answer;
 use super::extract::{Ids, Query, Raw, Small};
+use super::screens;
 use super::sessions::visible;
 use crate::access::{self, Operator, Verb};
 use crate::app::App;
+use crate::filing::{self, Kept};
 use crate::store::{Result, cages, ptys};
-use crate::supervisor_link::document;
+use crate::supervisor_link::{RequestError, document};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -21,8 +23,9 @@ use serde::Deserialize;
 use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
-use wire::api::{PtyView, Ptys, Waited};
+use wire::api::{PtyView, Ptys};
 use wire::supervisor::{Phase, SupervisorRequest};
+use wire::watch::Watch;
 use wire::{ErrorCode, PtyId, ScrollbackForm, Size, WireError};
 
 /// A client that wants to wait longer asks again.
@@ -32,12 +35,25 @@ const WAIT_DEFAULT_MS: u64 = 60 * 1000;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ScrollbackQuery {
     #[serde(default)]
-    form: ScrollbackForm,
+    form: Store,
+    since_ms: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Store {
+    #[default]
+    Rendered,
+    Raw,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct WaitQuery {
     timeout_ms: Option<u64>,
+    #[serde(rename = "for")]
+    pattern: Option<String>,
+    idle_ms: Option<u64>,
+    after: Option<u64>,
 }
 
 pub(super) async fn list(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<Ptys>> {
@@ -115,31 +131,60 @@ pub(super) async fn scrollback(
     Query(query): Query<ScrollbackQuery>,
 ) -> Answer<Response> {
     let (who, id) = (caller.operator, ids.pty()?);
-    let (pty, phase, kept) = app
-        .store
-        .read(move |db| {
-            let pty = find(db, who, Verb::Read, id)?;
-            let phase = cages::bare(db, pty.cage)?.map(|cage| cage.phase);
-            Ok((pty, phase, ptys::rendered(db, id)?))
-        })
-        .await?;
-    let rendered = query.form == ScrollbackForm::Rendered;
-    if rendered && let Some(kept) = kept {
-        return Ok(octets(Body::from(kept)));
+    let (pty, filed) =
+        app.store.read(move |db| Ok((find(db, who, Verb::Read, id)?, ptys::kept(db, id)?))).await?;
+    let form = match (query.form, query.since_ms) {
+        (Store::Raw, None) => ScrollbackForm::Raw,
+        (Store::Rendered, None) => ScrollbackForm::Rendered,
+        (Store::Rendered, Some(since_ms)) => ScrollbackForm::Since(since_ms),
+        (Store::Raw, Some(_)) => {
+            let words = "Bytes have no times: 'since_ms' goes with 'form=rendered' only.";
+            return Err(WireError::new(ErrorCode::BadRequest, words).into());
+        }
+    };
+    if let (Store::Rendered, Some(filed)) = (query.form, filed) {
+        return Ok(octets(Body::from(cut(filed, query.since_ms))));
     }
-    let form = query.form;
     let request = SupervisorRequest::Scrollback { cage: pty.cage, pty: id, form };
     let link = app.link.current()?;
-    let reply = link.request(&request, vec![caller.authority()?]).await.map_err(WireError::from)?;
-    if rendered {
-        let bytes = document(reply).await?;
-        if phase == Some(Phase::Gone) {
-            let copy = bytes.clone();
-            app.store.write(move |db| ptys::keep_rendered(db, id, &copy)).await?;
+    let reply = match link.request(&request, vec![caller.authority()?]).await {
+        Err(RequestError::Refused(error)) if error.code == ErrorCode::Gone => {
+            let kept = kept(&app, &caller, &pty).await?;
+            return Ok(octets(Body::from(cut(kept, query.since_ms))));
         }
-        return Ok(octets(Body::from(bytes)));
+        other => other.map_err(WireError::from)?,
+    };
+    match query.form {
+        Store::Rendered => Ok(octets(Body::from(document(reply).await?))),
+        Store::Raw => Ok(octets(file(reply.descriptor()?))),
     }
-    Ok(octets(file(reply.descriptor()?)))
+}
+
+fn cut(kept: Kept, since_ms: Option<i64>) -> Vec<u8> {
+    match (since_ms, kept.last) {
+        (Some(since_ms), Some(last)) => last.times.cut(&kept.rendered, since_ms).to_vec(),
+        // Without times it is all that there is.
+        _all => kept.rendered,
+    }
+}
+
+/// What is kept of a terminal that has closed; where its cage is gone it is in the database then.
+pub(super) async fn kept(app: &App, caller: &Caller, pty: &PtyView) -> Answer<Kept> {
+    let (id, cage) = (pty.id, pty.cage);
+    let (filed, phase) = app
+        .store
+        .read(move |db| Ok((ptys::kept(db, id)?, cages::bare(db, cage)?.map(|cage| cage.phase))))
+        .await?;
+    if let Some(filed) = filed {
+        return Ok(filed);
+    }
+    let link = app.link.current()?;
+    let kept = filing::fetch(&link, cage, id, || Ok(vec![caller.authority()?])).await?;
+    if phase == Some(Phase::Gone) {
+        let copy = kept.clone();
+        app.store.write(move |db| ptys::keep(db, id, &copy)).await?;
+    }
+    Ok(kept)
 }
 
 fn octets(body: Body) -> Response {
@@ -156,9 +201,19 @@ pub(super) async fn wait(
     caller: Caller,
     ids: Ids,
     Query(query): Query<WaitQuery>,
-) -> Answer<Json<Waited>> {
+) -> Answer<Response> {
     let (who, id) = (caller.operator, ids.pty()?);
     let patience = query.timeout_ms.unwrap_or(WAIT_DEFAULT_MS).min(WAIT_MAX_MS);
+    let watch = Watch { pattern: query.pattern, idle_ms: query.idle_ms, after: query.after };
+    if watch.pattern.is_some() || watch.idle_ms.is_some() {
+        let pty = found(&app, &caller, Verb::Read, id).await?;
+        let patience = Duration::from_millis(patience);
+        return Ok(screens::watch(&app, &caller, pty, watch, patience).await?.into_response());
+    }
+    if watch.after.is_some() {
+        let words = "'after' says what counts for 'for' or 'idle_ms'; an exit needs none.";
+        return Err(WireError::new(ErrorCode::BadRequest, words).into());
+    }
     // A run's own command has ended only when its run has: whoever waited then sees both.
     let ended = app.within(Duration::from_millis(patience), move |db| {
         let pty = find(db, who, Verb::Read, id)?;
@@ -169,5 +224,5 @@ pub(super) async fn wait(
         let told = cage.is_none_or(|cage| cage.phase == Phase::Gone || cage.exit.is_some());
         Ok(pty.exit.filter(|_exit| told))
     });
-    Ok(Json(Waited { exit: ended.await? }))
+    Ok(Json(json!({ "exit": ended.await? })).into_response())
 }

@@ -4,7 +4,7 @@ use super::describe::{Described, Operation};
 use super::repeats::{self, Again};
 use super::{
     attach, audit, cages, caller, checkpoints, document, error, events, follow, grants, limits,
-    projects, ptys, resolve, runs, sessions, system,
+    projects, ptys, resolve, runs, screens, sessions, system,
 };
 use crate::app::App;
 use axum::Router;
@@ -212,13 +212,26 @@ pub(super) fn table() -> Vec<Route> {
         get("/ptys/{t}", Object, "One terminal", ptys::get),
         get("/ptys/{t}/attach", Object, "Attach to it", attach::attach).gives(101, VIEWER, None),
         post("/ptys/{t}/input", Object, Bytes, "Type into it", ptys::input),
+        post("/ptys/{t}/type", Object, Once, "Type text and keys by name", screens::type_keys),
+        get("/ptys/{t}/screen", Object, "What is on it", screens::screen),
         post("/ptys/{t}/resize", Object, Same, "Give it a size", ptys::resize),
         get("/ptys/{t}/scrollback", Object, "What it has printed", ptys::scrollback).gives(
             200,
             "Its bytes.",
             Some("application/octet-stream"),
         ),
-        post("/ptys/{t}/wait", Object, Never, "Wait for its end", ptys::wait),
+        post(
+            "/ptys/{t}/wait",
+            Object,
+            Never,
+            "Wait for its end, or for something on it",
+            ptys::wait,
+        )
+        .gives(
+            200,
+            "Its exit, or what was met; null after the time.",
+            Some("application/json"),
+        ),
     ]
 }
 

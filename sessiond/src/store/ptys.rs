@@ -2,6 +2,7 @@
 
 use super::Result;
 use super::column::{Json, Word};
+use crate::filing::Kept;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use wire::api::PtyView;
 use wire::{CageId, Exit, PtyId, SessionId, Size};
@@ -160,21 +161,25 @@ pub fn set_closed(
 
 /// # Errors
 /// The database.
-pub fn rendered(db: &Connection, id: PtyId) -> Result<Option<Vec<u8>>> {
-    let sql = "SELECT rendered FROM scrollbacks WHERE pty = ?1";
-    Ok(db.prepare_cached(sql)?.query_row([Word(id)], |row| row.get(0)).optional()?)
+pub fn kept(db: &Connection, id: PtyId) -> Result<Option<Kept>> {
+    let sql = "SELECT rendered, last FROM scrollbacks WHERE pty = ?1";
+    let read = |row: &Row<'_>| {
+        let last = row.get::<_, Option<Json<_>>>(1)?.map(|json| json.0);
+        Ok(Kept { rendered: row.get(0)?, last })
+    };
+    Ok(db.prepare_cached(sql)?.query_row([Word(id)], read).optional()?)
 }
 
-/// Keeps what is rendered; nothing happens where the terminal was removed meanwhile.
+/// Keeps it; nothing happens where the terminal was removed meanwhile.
 ///
 /// # Errors
 /// The database.
-pub fn keep_rendered(db: &Connection, id: PtyId, bytes: &[u8]) -> Result<()> {
+pub fn keep(db: &Connection, id: PtyId, kept: &Kept) -> Result<()> {
     db.prepare_cached(
-        "INSERT OR REPLACE INTO scrollbacks (pty, rendered)
-         SELECT id, ?2 FROM ptys WHERE id = ?1",
+        "INSERT OR REPLACE INTO scrollbacks (pty, rendered, last)
+         SELECT id, ?2, ?3 FROM ptys WHERE id = ?1",
     )?
-    .execute(params![Word(id), bytes])?;
+    .execute(params![Word(id), kept.rendered, kept.last.as_ref().map(Json)])?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use wire::{ErrorCode, WireError};
 
 /// Step N brings version N to N + 1.
-const STEPS: &[&str] = &[FIRST, CHECKPOINTS, GRANTS, AUDIT, BUILDS, REQUESTS];
+const STEPS: &[&str] = &[FIRST, CHECKPOINTS, GRANTS, AUDIT, BUILDS, REQUESTS, LAST_STATE];
 
 const FIRST: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -146,6 +146,10 @@ ALTER TABLE cages ADD COLUMN unreachable TEXT;
 const REQUESTS: &str = "
 ALTER TABLE client_requests ADD COLUMN asked TEXT;
 CREATE INDEX sessions_by_owner ON sessions (uid);
+";
+
+const LAST_STATE: &str = "
+ALTER TABLE scrollbacks ADD COLUMN last TEXT;
 ";
 
 const GRANTS: &str = "

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
 use wire::control::{self, Hello, Message};
 use wire::limits::LimitsView;
+use wire::screen::ScreenView;
 use wire::stats::Stats;
 use wire::supervisor::{
     CageState, LayerAnswer, LayerRequest, LayerState, Minted, Phase, PtyState, Spawned,
@@ -19,8 +20,8 @@ use wire::supervisor::{
 };
 use wire::{
     CageCheckpoint, CageId, Cause, Changes, Enforced, ErrorCode, Event, EventBody, Exit, GrantId,
-    GrantKey, GrantState, PtyId, SavedLayer, SessionId, Source, SpawnSpec, Suspension, Usage,
-    WallState, WireError, WorkspaceMode,
+    GrantKey, GrantState, PtyId, SavedLayer, ScrollbackForm, SessionId, Source, SpawnSpec,
+    Suspension, Usage, WallState, WireError, WorkspaceMode,
 };
 
 /// What it does with the next spawns.
@@ -265,6 +266,14 @@ impl Fake {
                 self.state().cages.remove(&cage);
                 plain
             }
+            SupervisorRequest::Scrollback { cage, form: ScrollbackForm::Screen, .. }
+                if self.state().cages.contains_key(&cage) =>
+            {
+                Ok((Value::Null, vec![document(&ScreenView::default())]))
+            }
+            SupervisorRequest::Type { .. } => {
+                Ok((json!({ "seq": 0, "paused": false }), Vec::new()))
+            }
             SupervisorRequest::Scrollback { cage, pty, .. }
                 if self.state().cages.contains_key(&cage) =>
             {
@@ -288,6 +297,7 @@ impl Fake {
                 }
             },
             SupervisorRequest::Input { .. }
+            | SupervisorRequest::Watch { .. }
             | SupervisorRequest::Resize { .. }
             | SupervisorRequest::Signal { .. } => plain,
         })

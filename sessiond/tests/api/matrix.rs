@@ -33,6 +33,7 @@ fn needs(method: &str, path: &str) -> (&'static str, Value) {
         ("POST", "/sessions/{s}/cages/{g}/exec") => ("", json!({ "argv": ["true"] })),
         ("POST", "/sessions/{s}/cages/{g}/signal") => ("", json!({ "signal": 10 })),
         ("POST", "/ptys/{t}/resize") => ("", json!({ "cols": 80, "rows": 24 })),
+        ("POST", "/ptys/{t}/type") => ("", json!({ "pieces": [] })),
         ("POST", "/ptys/{t}/wait") => ("?timeout_ms=0", Value::Null),
         _nothing => ("", json!({})),
     }
