@@ -266,22 +266,9 @@ impl Fake {
                 self.state().cages.remove(&cage);
                 plain
             }
-            SupervisorRequest::Scrollback { cage, form: ScrollbackForm::Screen, .. }
-                if self.state().cages.contains_key(&cage) =>
-            {
-                Ok((Value::Null, vec![document(&ScreenView::default())]))
-            }
+            SupervisorRequest::Scrollback { cage, pty, form } => self.printed(cage, pty, form),
             SupervisorRequest::Type { .. } => {
                 Ok((json!({ "seq": 0, "paused": false }), Vec::new()))
-            }
-            SupervisorRequest::Scrollback { cage, pty, .. }
-                if self.state().cages.contains_key(&cage) =>
-            {
-                let text = format!("output of {pty}\n");
-                Ok((Value::Null, vec![memfd::sealed("s", text.as_bytes()).unwrap()]))
-            }
-            SupervisorRequest::Scrollback { .. } => {
-                Err(WireError::new(ErrorCode::NotFound, "no such cage"))
             }
             SupervisorRequest::Plan { .. } => {
                 Ok((Value::Null, vec![memfd::sealed("p", b"{\"plan\":1}").unwrap()]))
@@ -301,6 +288,23 @@ impl Fake {
             | SupervisorRequest::Resize { .. }
             | SupervisorRequest::Signal { .. } => plain,
         })
+    }
+
+    fn printed(
+        &self,
+        cage: CageId,
+        pty: PtyId,
+        form: ScrollbackForm,
+    ) -> Result<(Value, Vec<OwnedFd>), WireError> {
+        if !self.state().cages.contains_key(&cage) {
+            return Err(WireError::new(ErrorCode::NotFound, "no such cage"));
+        }
+        let document = if form == ScrollbackForm::Screen {
+            document(&ScreenView::default())
+        } else {
+            memfd::sealed("s", format!("output of {pty}\n").as_bytes()).unwrap()
+        };
+        Ok((Value::Null, vec![document]))
     }
 
     fn set_limits(&self, cage: CageId, memory: &str) -> Result<(Value, Vec<OwnedFd>), WireError> {

@@ -9,6 +9,7 @@ use crate::suite::terminal::broker;
 use crate::suite::viewers::flood_bytes;
 use crate::talk::{daemon_pids, event_types, events};
 use anyhow::{Context as _, ensure};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use testkit::process::{self, LIMIT};
 use testkit::{Sandbox, Terminal};
@@ -28,6 +29,8 @@ fn install(sandbox: &Sandbox) -> anyhow::Result<()> {
     for name in PRELOADED {
         std::fs::rename(folder.join(name), folder.join(format!("{name}.real")))?;
         std::fs::copy(&wrapper, folder.join(name))?;
+        // As installed: of one that can be read the supervisor makes a copy, which stands beside nothing.
+        std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o711))?;
     }
     sandbox.use_programs(folder);
     Ok(())
