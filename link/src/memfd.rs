@@ -6,6 +6,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
+/// The kernel may hold a page for a moment itself (reclaim, migration): EBUSY, after it has waited.
+const SEAL_TRIES: u32 = 8;
+
 /// A memfd with these bytes that nobody can change any more.
 ///
 /// # Errors
@@ -62,6 +65,13 @@ fn seal(fd: OwnedFd) -> io::Result<OwnedFd> {
         | SealFlag::F_SEAL_SHRINK
         | SealFlag::F_SEAL_GROW
         | SealFlag::F_SEAL_WRITE;
+    for _try in 1..SEAL_TRIES {
+        match fcntl(&fd, FcntlArg::F_ADD_SEALS(seals)) {
+            Ok(_zero) => return Ok(fd),
+            Err(nix::Error::EBUSY) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
     fcntl(&fd, FcntlArg::F_ADD_SEALS(seals))?;
     Ok(fd)
 }
