@@ -41,6 +41,8 @@ pub(crate) struct Cage {
     record: RefCell<Record>,
     plan: RefCell<Option<Rc<CagePlan>>>,
     phase: watch::Sender<Phase>,
+    /// Other limits are in effect.
+    limits_change: watch::Sender<()>,
     journal: RefCell<Journal>,
     heard: RefCell<Heard>,
     broker: RefCell<Option<Rc<BrokerLink>>>,
@@ -57,6 +59,22 @@ pub(crate) struct Cage {
     dirty: Rc<Dirty>,
 }
 
+/// None is missed between two waits.
+pub(crate) struct Changes {
+    phase: watch::Receiver<Phase>,
+    limits: watch::Receiver<()>,
+}
+
+impl Changes {
+    /// Returns at the next one. Its cage must be there: it holds the senders.
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _never_closed = self.phase.changed() => {}
+            _never_closed = self.limits.changed() => {}
+        }
+    }
+}
+
 impl Cage {
     pub(crate) fn new(
         record: Record,
@@ -70,6 +88,7 @@ impl Cage {
             record: RefCell::new(record),
             plan: RefCell::default(),
             phase: watch::Sender::new(phase),
+            limits_change: watch::Sender::new(()),
             journal: RefCell::new(journal),
             heard: RefCell::default(),
             broker: RefCell::default(),
@@ -98,10 +117,9 @@ impl Cage {
         self.phase.send_if_modified(|phase| std::mem::replace(phase, next) != next);
     }
 
-    /// Returns at its next phase.
-    pub(crate) async fn phase_moves(&self) {
-        // The sender is in `self`, which outlives this wait.
-        let _never_closed = self.phase.subscribe().changed().await;
+    /// For whoever keeps a limit: its phase, and other limits.
+    pub(crate) fn changes(&self) -> Changes {
+        Changes { phase: self.phase.subscribe(), limits: self.limits_change.subscribe() }
     }
 
     /// Suspend and resume take turns.
@@ -130,6 +148,10 @@ impl Cage {
 
     pub(crate) fn set_plan(&self, plan: Rc<CagePlan>) {
         self.plan.replace(Some(plan));
+    }
+
+    pub(crate) fn limits_are_others(&self) {
+        self.limits_change.send_replace(());
     }
 
     /// The limits in effect.

@@ -105,6 +105,7 @@ async fn carry_out(
         record.limits_meant = None;
         record.enforced = enforced;
     });
+    cage.limits_are_others();
     supervisor.try_save(cage).map_err(storage)
 }
 

@@ -22,40 +22,49 @@ const GRACE: Duration = Duration::from_secs(10);
 const GRACE_UNASKED: Duration = Duration::from_secs(60);
 /// A broker that runs answers at once.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Between two looks; limits change while a cage lives.
-const PAUSE: Duration = Duration::from_secs(2);
 
-/// Looks until the cage is gone.
+/// Until the cage is gone.
 pub(crate) async fn watch(supervisor: Rc<Supervisor>, cage: Rc<Cage>) {
+    let mut changes = cage.changes();
     let mut ran = ran_before(&cage);
     loop {
         let (began, runs) = (Instant::now(), cage.phase() == Phase::Running);
-        tokio::select! {
+        let left = left(&cage, ran).filter(|_| runs);
+        let over = tokio::select! {
             () = cage.gone() => return,
-            () = cage.phase_moves() => {}
-            () = tokio::time::sleep(PAUSE) => {}
-        }
+            () = changes.next() => false,
+            () = tokio::time::sleep(left.unwrap_or_default()), if left.is_some() => true,
+        };
         if runs {
             ran += began.elapsed();
         }
-        let limit = cage.limits().and_then(|limits| limits.walltime_ms);
-        let Some(limit) = limit.map(Duration::from_millis) else { continue };
-        let grace = if cage.unreachable().is_some() { GRACE_UNASKED } else { GRACE };
-        let late = |ran: Duration| ran >= limit.saturating_add(grace);
-        if cage.phase() != Phase::Running || !late(ran) {
+        if !over {
             continue;
         }
         match stats::ran(&cage, ANSWER).await {
-            Some(told) if !late(told) => ran = told,
-            // It was paused meanwhile.
-            Some(_) | None if cage.phase() != Phase::Running => {}
+            Some(told) if !is_over(&cage, told) => ran = told,
+            // It was paused meanwhile, or has another limit.
+            Some(_) | None if cage.phase() != Phase::Running || !is_over(&cage, ran) => {}
             Some(_) | None => {
-                let words = format!("it ran for {}", Millis(millis(limit)));
+                let limit = cage.limits().and_then(|limits| limits.walltime_ms).unwrap_or_default();
+                let words = format!("it ran for {}", Millis(limit));
                 let over = Over { cause: Cause::Walltime, limit: "walltime", words };
                 ending::enforce(&supervisor, &cage, over).await;
+                return cage.gone().await;
             }
         }
     }
+}
+
+/// Until walltime and grace are over. Absent: no limit.
+fn left(cage: &Cage, ran: Duration) -> Option<Duration> {
+    let limit = Duration::from_millis(cage.limits()?.walltime_ms?);
+    let grace = if cage.unreachable().is_some() { GRACE_UNASKED } else { GRACE };
+    Some(limit.saturating_add(grace).saturating_sub(ran))
+}
+
+fn is_over(cage: &Cage, ran: Duration) -> bool {
+    left(cage, ran).is_some_and(|left| left.is_zero())
 }
 
 /// Of one that an earlier supervisor started: by the clock on the wall.
@@ -65,8 +74,4 @@ fn ran_before(cage: &Cage) -> Duration {
     let stands = record.suspended.map_or(0, |suspended| since(suspended.at_ms));
     let stood = stands.saturating_add(record.stood_ms);
     Duration::from_millis(since(record.started_at_ms).saturating_sub(stood))
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

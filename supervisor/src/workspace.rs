@@ -33,14 +33,18 @@ pub(crate) async fn watch(supervisor: Rc<Supervisor>, cage: Rc<Cage>) {
     if cage.plan().is_none_or(|plan| plan.workspace.mode == WorkspaceMode::Direct) {
         return;
     }
-    let (mut pause, mut failed) = (PAUSE, 0);
+    let mut changes = cage.changes();
+    // Whoever changes limits all the time puts no look off.
+    let (mut next, mut failed) = (Instant::now() + PAUSE, 0);
     loop {
+        let limits = limits(&cage).filter(is_limited);
+        let limits = limits.filter(|_| cage.phase() == Phase::Running);
         tokio::select! {
             () = cage.gone() => return,
-            () = tokio::time::sleep(pause) => {}
+            () = changes.next() => continue,
+            () = tokio::time::sleep_until(next.into()), if limits.is_some() => {}
         }
-        let limits = limits(&cage).filter(is_limited);
-        let Some(limits) = limits.filter(|_| cage.phase() == Phase::Running) else { continue };
+        let Some(limits) = limits else { continue };
         let began = Instant::now();
         let over = match layers::measure(&supervisor, cage.record().session).await {
             Ok(measured) => {
@@ -59,7 +63,7 @@ pub(crate) async fn watch(supervisor: Rc<Supervisor>, cage: Rc<Cage>) {
         }
         // One that failed says nothing of how long a look takes.
         let look = if failed == 0 { began.elapsed() } else { Duration::ZERO };
-        pause = (look * PAUSE_PER_LOOK).clamp(PAUSE, PAUSE_MAX);
+        next = Instant::now() + (look * PAUSE_PER_LOOK).clamp(PAUSE, PAUSE_MAX);
     }
 }
 

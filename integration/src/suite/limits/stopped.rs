@@ -14,10 +14,14 @@ use testkit::{Sandbox, pause};
 const GROWS: &str =
     "i=0; while :; do head -c 1000000 /dev/urandom > f$i; i=$((i+1)); sleep 0.5; done";
 
-/// The cage and its broker are gone all the same, for the reason that there is.
+/// The cage and its broker are gone all the same, for the reason that there is: a limit that came later,
+/// and a pause in between.
 pub(super) fn walltime(sandbox: &Sandbox) -> anyhow::Result<()> {
-    let policy = policy(sandbox, "walltime = \"5s\"")?;
+    let policy = policy(sandbox, "walltime = \"10h\"")?;
     let run = start(sandbox, &["-p", &policy], &["sleep", "1000"])?;
+    sandbox.mews(["limits", &run.session, "walltime=5s"])?.expect(0)?;
+    sandbox.mews(["pause", &run.session])?.expect(0)?;
+    sandbox.mews(["resume", &run.session])?.expect(0)?;
     let broker = PidFd::open(broker(sandbox)?)?;
     broker.signal(libc::SIGSTOP)?;
     met(&ended(sandbox, &run.session)?, "walltime", "walltime")?;
