@@ -18,6 +18,7 @@ pub mod limiter;
 pub mod lockup;
 pub mod pipes;
 pub mod queue;
+pub mod quiet;
 pub mod recording;
 pub mod ring;
 pub mod screen;

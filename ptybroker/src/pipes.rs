@@ -6,6 +6,7 @@
 
 pub mod kept;
 
+use crate::quiet::Quiet;
 use crate::state::{self, Action, Event, State};
 use crate::terminal::record::Recording;
 use crate::terminal::store::wall_ms;
@@ -93,8 +94,7 @@ pub fn start(pty: PtyId, status: Rc<Status>, shared: &Shared) -> mpsc::Unbounded
         lines: 0,
         times: Times::default(),
         watchers: Watchers::default(),
-        active_ms: now_ms,
-        still_since: None,
+        quiet: Quiet::new(now_ms),
         hold_until: None,
         drain_until: None,
         closed: None,
@@ -120,9 +120,7 @@ struct Streams {
     lines: u64,
     times: Times,
     watchers: Watchers,
-    /// The last key or byte; pauses left out.
-    active_ms: u64,
-    still_since: Option<u64>,
+    quiet: Quiet,
     hold_until: Option<u64>,
     drain_until: Option<u64>,
     closed: Option<Close>,
@@ -210,7 +208,7 @@ impl Streams {
                 self.closed = Some(close);
             }
             // What its standard input has not taken waits in the pipe.
-            Command::Still(still) => self.stand_still(still, now_ms),
+            Command::Still(still) => self.quiet.stand_still(still, now_ms),
             Command::Master(_) => {}
         }
     }
@@ -260,7 +258,7 @@ impl Streams {
         }
         let seq = self.kept.end();
         self.input(&bytes)?;
-        control::value(&Typed { seq, paused: self.still_since.is_some() })
+        control::value(&Typed { seq, paused: self.quiet.is_still() })
     }
 
     fn input(&mut self, bytes: &[u8]) -> Result<(), WireError> {
@@ -277,26 +275,14 @@ impl Streams {
     }
 
     fn note_activity(&mut self) {
-        self.active_ms = self.shared.now_ms();
+        self.quiet.breaks(self.shared.now_ms());
         self.status.active_at.set(Instant::now());
     }
 
-    fn stand_still(&mut self, still: bool, now_ms: u64) {
-        match (self.still_since, still) {
-            (None, true) => self.still_since = Some(now_ms),
-            (Some(since), false) => {
-                self.still_since = None;
-                self.active_ms = (self.active_ms + (now_ms - since)).min(now_ms);
-            }
-            (None, false) | (Some(_), true) => {}
-        }
-    }
-
     fn look_for_watchers(&mut self, now_ms: u64) {
-        let quiet_ms = now_ms.saturating_sub(self.active_ms);
         let scene = Scene {
             seq: self.kept.end(),
-            quiet_ms: self.still_since.is_none().then_some(quiet_ms),
+            quiet_ms: self.quiet.for_ms(now_ms),
             ended: self.state == State::Closed,
         };
         self.watchers.look(None, &scene);
@@ -433,7 +419,7 @@ impl Streams {
         }
         if taken > 0 {
             self.status.seq.set(self.kept.end());
-            self.active_ms = now_ms;
+            self.quiet.breaks(now_ms);
             self.status.active_at.set(Instant::now());
             if self.status.output.add(taken) {
                 self.tell(TerminalEvent::OverLimit);
@@ -458,8 +444,8 @@ impl Streams {
         let recording = self.recording.deadline_ms();
         // Past it, only what the pipes held then is waited for.
         let drain = self.drain_until.filter(|until| *until > now_ms);
-        let quiet = self.watchers.deadline_ms(self.active_ms, self.kept.end());
-        let quiet = quiet.filter(|_| self.still_since.is_none());
+        let quiet = self.quiet.since_ms();
+        let quiet = quiet.and_then(|since_ms| self.watchers.deadline_ms(since_ms, self.kept.end()));
         let next = [recording, self.hold_until, drain, quiet].into_iter().flatten().min();
         let Some(next) = next else { return false };
         let at = self.shared.epoch + Duration::from_millis(next.max(now_ms));

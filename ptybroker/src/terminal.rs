@@ -21,6 +21,7 @@ pub use talk::{Attach, Command, Output, Shared, Status, TerminalEvent, answer_by
 
 use crate::broker::Happening;
 use crate::queue::{Pushed, Tick};
+use crate::quiet::Quiet;
 use crate::state::{self, Action, Event, State};
 use crate::viewer::crowd::{Crowd, Wish};
 use crate::viewer::outbox::Outbox;
@@ -72,12 +73,12 @@ pub fn start(
         shared: shared.clone(),
         commands,
         tty: None,
-        still_since: None,
         state: State::Detached,
         hold_until: None,
         drain_until: None,
         look_at: None,
-        idle: Idle { active_ms: now_ms, told: false },
+        quiet: Quiet::new(now_ms),
+        idle_told: false,
         closed: None,
         watchers: Watchers::default(),
         timer: Box::pin(tokio::time::sleep_until(shared.epoch)),
@@ -95,21 +96,15 @@ struct Terminal {
     shared: Shared,
     commands: mpsc::UnboundedReceiver<Command>,
     tty: Option<Tty>,
-    still_since: Option<u64>,
     state: State,
     hold_until: Option<u64>,
     drain_until: Option<u64>,
     look_at: Option<u64>,
-    idle: Idle,
+    quiet: Quiet,
+    idle_told: bool,
     closed: Option<Close>,
     watchers: Watchers,
     timer: Pin<Box<Sleep>>,
-}
-
-#[derive(Debug)]
-struct Idle {
-    active_ms: u64,
-    told: bool,
 }
 
 impl Terminal {
@@ -148,7 +143,7 @@ impl Terminal {
             Command::Master(master) => {
                 self.tty = Tty::new(master).ok();
                 if let Some(tty) = &mut self.tty {
-                    tty.stand_still(self.still_since.is_some());
+                    tty.stand_still(self.quiet.is_still());
                 }
                 // The viewer may have changed its window meanwhile.
                 let size = self.status.size.get();
@@ -201,14 +196,7 @@ impl Terminal {
     }
 
     fn stand_still(&mut self, still: bool, now_ms: u64) {
-        match (self.still_since, still) {
-            (None, true) => self.still_since = Some(now_ms),
-            (Some(since), false) => {
-                self.still_since = None;
-                self.idle.active_ms = (self.idle.active_ms + (now_ms - since)).min(now_ms);
-            }
-            (None, false) | (Some(_), true) => {}
-        }
+        self.quiet.stand_still(still, now_ms);
         if let Some(tty) = &mut self.tty {
             tty.stand_still(still);
         }
@@ -296,7 +284,7 @@ impl Terminal {
         let seq = self.store.seq();
         let bytes = typing.bytes(self.store.picture.typing_modes());
         self.input(&bytes, now_ms)?;
-        control::value(&Typed { seq, paused: self.still_since.is_some() })
+        control::value(&Typed { seq, paused: self.quiet.is_still() })
     }
 
     fn want_size(&mut self, size: Size) {
@@ -453,9 +441,10 @@ impl Terminal {
             self.hold_until = None;
             self.tell(TerminalEvent::Ready { size: None });
         }
-        let idle_ms = now_ms.saturating_sub(self.idle.active_ms);
-        if idle_ms >= IDLE_MS && self.may_be_idle() {
-            self.idle.told = true;
+        if let Some(idle_ms) = self.quiet.for_ms(now_ms).filter(|ms| *ms >= IDLE_MS)
+            && self.may_be_idle()
+        {
+            self.idle_told = true;
             self.crowd.log(EventBody::PtyIdle { pty: self.pty, idle_ms });
         }
         let was_empty = self.crowd.is_empty();
@@ -470,7 +459,8 @@ impl Terminal {
 
     /// Sets the timer for whatever is due next. Whether it is due already.
     fn timer_rang(&mut self, context: &mut Context<'_>, now_ms: u64) -> bool {
-        let idle = self.may_be_idle().then_some(self.idle.active_ms + IDLE_MS);
+        let quiet = self.quiet.since_ms();
+        let idle = quiet.filter(|_| self.may_be_idle()).map(|since_ms| since_ms + IDLE_MS);
         let viewers = self.crowd.iter().filter_map(|viewer| match &viewer.outbox {
             Outbox::Live(queue) => queue.deadline_ms(),
             Outbox::Pull(_) => None,
@@ -482,9 +472,7 @@ impl Terminal {
             self.drain_until,
             self.look_at,
             idle,
-            self.watchers
-                .deadline_ms(self.idle.active_ms, self.store.seq())
-                .filter(|_| self.still_since.is_none()),
+            quiet.and_then(|since_ms| self.watchers.deadline_ms(since_ms, self.store.seq())),
         ];
         let Some(next) = next.into_iter().flatten().chain(viewers).min() else { return false };
         let at = self.shared.epoch + Duration::from_millis(next.max(now_ms));
@@ -495,22 +483,22 @@ impl Terminal {
     }
 
     fn look_for_watchers(&mut self, now_ms: u64) {
-        let quiet_ms = now_ms.saturating_sub(self.idle.active_ms);
         let scene = Scene {
             seq: self.store.seq(),
-            quiet_ms: self.still_since.is_none().then_some(quiet_ms),
+            quiet_ms: self.quiet.for_ms(now_ms),
             ended: self.state == State::Closed,
         };
         self.watchers.look(Some(&mut self.store.picture), &scene);
     }
 
-    /// A program that stands still is not idle.
+    /// Once; and a program that stands still is not idle.
     fn may_be_idle(&self) -> bool {
-        !self.idle.told && self.tty.is_some() && self.still_since.is_none()
+        !self.idle_told && self.tty.is_some()
     }
 
     fn note_activity(&mut self, now_ms: u64) {
-        self.idle = Idle { active_ms: now_ms, told: false };
+        self.quiet.breaks(now_ms);
+        self.idle_told = false;
         self.status.active_at.set(Instant::now());
     }
 

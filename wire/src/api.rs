@@ -58,6 +58,7 @@
 
 use crate::audit::AuditView;
 use crate::supervisor::{Phase, ShutdownCages};
+use crate::watch::Met;
 use crate::{
     Arg, CageCheckpoint, CageId, Changes, CheckpointId, Enforced, ErrorCode, ExecSpec, Exit,
     GrantKey, GrantState, Overrides, PolicySource, PtyId, RunId, SessionId, Size, Standing,
@@ -541,12 +542,17 @@ pub struct AuditEntries {
     pub entries: Vec<AuditView>,
 }
 
-/// Of `wait`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Of `wait`. All null: the time is over.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Waited {
-    /// Null: the time is over.
     pub exit: Option<Exit>,
+    /// What came of a wait for a line or for quiet.
+    pub met: Option<Met>,
+    /// The line that matches.
+    pub line: Option<String>,
+    /// Bytes of output until then.
+    pub seq: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
-use wire::api::{PtyView, Ptys};
+use wire::api::{PtyView, Ptys, Waited};
 use wire::supervisor::{Phase, SupervisorRequest};
 use wire::watch::Watch;
 use wire::{ErrorCode, PtyId, ScrollbackForm, Size, WireError};
@@ -201,14 +201,14 @@ pub(super) async fn wait(
     caller: Caller,
     ids: Ids,
     Query(query): Query<WaitQuery>,
-) -> Answer<Response> {
+) -> Answer<Json<Waited>> {
     let (who, id) = (caller.operator, ids.pty()?);
     let patience = query.timeout_ms.unwrap_or(WAIT_DEFAULT_MS).min(WAIT_MAX_MS);
     let watch = Watch { pattern: query.pattern, idle_ms: query.idle_ms, after: query.after };
     if watch.pattern.is_some() || watch.idle_ms.is_some() {
         let pty = found(&app, &caller, Verb::Read, id).await?;
         let patience = Duration::from_millis(patience);
-        return Ok(screens::watch(&app, &caller, pty, watch, patience).await?.into_response());
+        return screens::watch(&app, &caller, pty, watch, patience).await;
     }
     if watch.after.is_some() {
         let words = "'after' says what counts for 'for' or 'idle_ms'; an exit needs none.";
@@ -224,5 +224,5 @@ pub(super) async fn wait(
         let told = cage.is_none_or(|cage| cage.phase == Phase::Gone || cage.exit.is_some());
         Ok(pty.exit.filter(|_exit| told))
     });
-    Ok(Json(json!({ "exit": ended.await? })).into_response())
+    Ok(Json(Waited { exit: ended.await?, ..Waited::default() }))
 }

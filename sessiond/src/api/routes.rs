@@ -226,11 +226,6 @@ pub(super) fn table() -> Vec<Route> {
             Never,
             "Wait for its end, or for something on it",
             ptys::wait,
-        )
-        .gives(
-            200,
-            "Its exit, or what was met; null after the time.",
-            Some("application/json"),
         ),
     ]
 }

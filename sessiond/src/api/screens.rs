@@ -12,16 +12,15 @@ use crate::store::ptys;
 use crate::supervisor_link::{RequestError, document};
 use axum::Json;
 use axum::extract::State;
-use serde::Serialize;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
-use wire::api::PtyView;
+use wire::api::{PtyView, Waited};
 use wire::screen::ScreenView;
 use wire::supervisor::SupervisorRequest;
 use wire::typing::{Typed, Typing};
 use wire::watch::{Met, Pattern, Watch, Watched};
-use wire::{ErrorCode, Exit, ScrollbackForm, WireError};
+use wire::{ErrorCode, ScrollbackForm, WireError};
 
 /// Of what is typed at once, in bytes.
 const TYPING_BYTES_MAX: usize = 1024 * 1024;
@@ -29,15 +28,6 @@ const TYPING_BYTES_MAX: usize = 1024 * 1024;
 const END_DUE: Duration = Duration::from_secs(5);
 /// Of a broker's answer to a watch.
 const WATCHED_BYTES_MAX: u64 = 64 * 1024;
-
-#[derive(Debug, Default, Serialize)]
-pub(super) struct Waited {
-    /// Null after the time.
-    met: Option<Met>,
-    line: Option<String>,
-    seq: Option<u64>,
-    exit: Option<Exit>,
-}
 
 pub(super) async fn type_keys(
     State(app): Shared,
