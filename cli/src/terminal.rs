@@ -2,7 +2,7 @@
 
 use crate::sys;
 use crate::viewer::modes::Modes;
-use nix::sys::termios::{self, SetArg, Termios};
+use nix::sys::termios::{self, OutputFlags, SetArg, Termios};
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
 use wire::Size;
@@ -28,13 +28,25 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    pub(crate) fn enter() -> io::Result<Self> {
+    /// Every key is a byte from here on; what is written still begins its lines at the left.
+    pub(crate) fn keys() -> io::Result<Self> {
         let terminal = io::stdin().as_fd().try_clone_to_owned()?;
         let before = termios::tcgetattr(&terminal)?;
-        let mut raw = before.clone();
+        let raw = Self { terminal, before, modes: Modes::default() };
+        raw.set(OutputFlags::OPOST)?;
+        Ok(raw)
+    }
+
+    /// What is written goes to the terminal as it is, too.
+    pub(crate) fn output(&self) -> io::Result<()> {
+        self.set(OutputFlags::empty())
+    }
+
+    fn set(&self, kept: OutputFlags) -> io::Result<()> {
+        let mut raw = self.before.clone();
         termios::cfmakeraw(&mut raw);
-        termios::tcsetattr(&terminal, SetArg::TCSANOW, &raw)?;
-        Ok(Self { terminal, before, modes: Modes::default() })
+        raw.output_flags |= self.before.output_flags & kept;
+        Ok(termios::tcsetattr(&self.terminal, SetArg::TCSANOW, &raw)?)
     }
 }
 

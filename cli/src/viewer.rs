@@ -16,6 +16,7 @@ mod stream;
 use crate::control::Control;
 use crate::http::Upgraded;
 use crate::out::Say;
+use crate::terminal::{self, Raw};
 use keys::DetachKeys;
 use std::io;
 use std::time::Duration;
@@ -62,9 +63,12 @@ impl Viewer<'_> {
             None => return Ok(Ending::Lost),
         };
         match hello.mode {
-            Mode::Terminal if crate::terminal::is_interactive() => {
+            Mode::Terminal if terminal::is_interactive() => {
+                // Whoever reads these words may type at once.
+                let raw = Raw::keys()?;
                 self.tell(&hello);
-                screen::view(self, incoming, outgoing, &hello, ends).await
+                raw.output()?;
+                screen::view(self, incoming, outgoing, &hello, raw, ends).await
             }
             Mode::Terminal | Mode::Pipes => {
                 pipes::view(self, incoming, outgoing, &hello, ends).await

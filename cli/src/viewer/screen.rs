@@ -29,6 +29,7 @@ pub(super) async fn view(
     incoming: Incoming,
     outgoing: Outgoing,
     hello: &Hello,
+    raw: Raw,
     ends: &mut Ends,
 ) -> io::Result<Ending> {
     let mut screen = Screen {
@@ -45,7 +46,7 @@ pub(super) async fn view(
         role: hello.role,
         others: None,
         painted: false,
-        raw: Raw::enter()?,
+        raw,
     };
     let ending = screen.run(ends).await;
     screen.leave(&ending);
