@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use testkit::{Sandbox, pause};
 
-/// Both together, before their parts are compared.
+/// Both together in a window, at whose end their parts are compared.
 const USED: Duration = Duration::from_secs(4);
 
 pub(super) fn cpu(sandbox: &Sandbox) -> anyhow::Result<()> {
@@ -41,18 +41,23 @@ pub(super) fn cpu(sandbox: &Sandbox) -> anyhow::Result<()> {
         for person in [&ann, &bob] {
             ensure!(group(person).is_dir(), "{} has a group", person.name);
         }
+        // Not all of them run yet, and a machine has other work: one window that is fair is enough,
+        // since without the groups each of ten loops would get a tenth for ever.
         let used = || (used_by(&ann), used_by(&bob));
-        let before = used();
-        let after = pause::until("enough is used", Duration::from_secs(60), || {
+        let mut before = used();
+        let mut shares = Vec::new();
+        pause::until("a fair window", Duration::from_secs(60), || {
             let now = used();
-            (now.0 + now.1 - before.0 - before.1 > USED).then_some(now)
-        })?;
-        let (of_ann, of_bob) = (after.0 - before.0, after.1 - before.1);
-        let share = of_bob.as_secs_f64() / (of_ann + of_bob).as_secs_f64();
-        ensure!(
-            share > 0.4 && share < 0.6,
-            "bob with one cage got {share:.2} beside ann with four"
-        );
+            let (of_ann, of_bob) = (now.0 - before.0, now.1 - before.1);
+            if of_ann + of_bob < USED {
+                return None;
+            }
+            before = now;
+            let share = of_bob.as_secs_f64() / (of_ann + of_bob).as_secs_f64();
+            shares.push(share);
+            (share > 0.45 && share < 0.55).then_some(())
+        })
+        .with_context(|| format!("bob with one cage got {shares:.2?} beside ann with four"))?;
         Ok(())
     })
 }
