@@ -373,17 +373,16 @@ impl Terminal {
 
     fn take(&mut self, chunk: &[u8], now_ms: u64) {
         let pieces = if self.watchers.share_picture() { WATCHED_BYTES } else { chunk.len() };
-        let mut seq = self.store.seq();
-        let first = seq;
+        let seq = self.store.seq();
         for piece in chunk.chunks(pieces.max(1)) {
+            let at = self.store.seq();
             self.store.take(piece, now_ms);
-            self.watchers.output(piece, seq, now_ms);
-            seq = self.store.seq();
+            self.watchers.output(piece, at, now_ms);
             if self.watchers.share_picture() {
-                self.watchers.lines(self.store.picture.scrollback(), seq);
+                let end = self.store.seq();
+                self.watchers.lines(self.store.picture.scrollback(), end);
             }
         }
-        let seq = first;
         self.status.seq.set(self.store.seq());
         self.note_activity(now_ms);
         if self.status.output.add(chunk.len()) {

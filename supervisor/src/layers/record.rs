@@ -177,3 +177,34 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn parts_that_are_links_or_of_another_uid_are_not_mounted() {
+        let folder = tempfile::tempdir().unwrap();
+        let facts = |uid| Facts {
+            session: SessionId::new(),
+            operator: uid,
+            uid,
+            gid: uid,
+            mode: WorkspaceMode::Overlay,
+            workspace: "/w".to_owned(),
+            made: None,
+        };
+        let own = nix::unistd::geteuid().as_raw();
+        let of = |uid| Layer { folder: folder.path().to_owned(), facts: facts(uid) };
+        let part = |name: &str| folder.path().join("live").join(name);
+        std::fs::create_dir_all(part("upper")).unwrap();
+        of(own).check_parts().unwrap_err();
+        std::fs::create_dir(part("work")).unwrap();
+        of(own).check_parts().unwrap();
+        of(own + 1).check_parts().unwrap_err();
+        std::fs::rename(part("upper"), part("other")).unwrap();
+        symlink(part("other"), part("upper")).unwrap();
+        of(own).check_parts().unwrap_err();
+    }
+}
