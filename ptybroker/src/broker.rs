@@ -27,6 +27,7 @@ use crate::terminal::{Output, Shared, TerminalEvent};
 use cage::launch::Clocks;
 use cage::orders::Report;
 use command::Command;
+use ending::MainEnd;
 use link::PidFd;
 use starting::{Standing, StartError};
 use std::cell::{Cell, RefCell};
@@ -64,6 +65,8 @@ pub enum Happening {
     MonitorLost,
     /// Pid 1 and bwrap's monitor are reaped.
     CageGone,
+    /// Pid 1 has had its time to tell how the commands beside the first one ended.
+    OthersWaitedFor,
     /// Acknowledged or not: nobody came for too long.
     LeftAlone,
 }
@@ -175,6 +178,8 @@ struct Broker {
     /// The number of the next command in orders.
     next_order: u64,
     main: Option<PtyId>,
+    /// It has ended, and the others are waited for.
+    main_end: Option<MainEnd>,
     ending: Option<Cause>,
     alarm: Option<Alarmed>,
     told: Told,
@@ -223,6 +228,7 @@ impl Broker {
             commands: BTreeMap::new(),
             next_order: 1,
             main: None,
+            main_end: None,
             ending: None,
             alarm: None,
             timing: Timing::default(),
@@ -260,6 +266,7 @@ impl Broker {
             Happening::TetherEnded => {}
             Happening::MonitorLost => self.monitor_lost(),
             Happening::CageGone => self.cage_gone = true,
+            Happening::OthersWaitedFor => self.end_cage(),
             Happening::LeftAlone => self.left_alone = true,
         }
     }

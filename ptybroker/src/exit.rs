@@ -38,7 +38,7 @@ pub struct Alarmed {
     pub message: Option<String>,
 }
 
-const SIGKILL: u8 = 9;
+pub const SIGKILL: u8 = 9;
 /// Of a program's name in a message.
 const NAME_CHARS_MAX: usize = 300;
 

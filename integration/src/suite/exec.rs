@@ -14,6 +14,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("exec.signals_what_the_first_started", signals_siblings),
         Test::new("exec.exit_statuses", statuses),
         Test::new("exec.does_not_hold_the_cage", does_not_hold),
+        Test::new("exec.ends_with_the_cage", ends_with_the_cage),
+        Test::new("exec.that_ends_the_cage_has_its_status", ends_the_cage),
         Test::new("exec.many_at_once", many),
     ]
 }
@@ -86,6 +88,40 @@ fn statuses(sandbox: &Sandbox) -> anyhow::Result<()> {
     sandbox.mews(["kill", &run.session])?.expect(0)?;
     let after = sandbox.mews(["exec", "--no-tty", "base", "--", "true"])?;
     ensure!(after.code != 0, "exec in an ended cage");
+    Ok(())
+}
+
+/// Who waits for a command hears how it ended, also when the cage ends under it.
+fn ends_with_the_cage(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let run = start(sandbox, &[], &["sh", "-c", "while [ ! -e stop ]; do sleep 0.05; done"])?;
+    let script = "touch up; printf told; exec sleep 1000";
+    let words = ["exec", "--no-tty", &run.session, "--", "sh", "-c", script];
+    let waits = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| sandbox.mews(words));
+        let ended = wait_for_file(sandbox, "up").and_then(|()| sandbox.file("ws/stop", ""));
+        (waits.join(), ended)
+    });
+    let (Ok(exec), ended) = waits else { anyhow::bail!("panicked") };
+    ended?;
+    let exec = exec?.expect(137)?;
+    ensure!(exec.out() == "told", "{}", exec.out());
+    ensure!(exec.err().contains("ended with its first command"), "{}", exec.err());
+    wait_exit(sandbox, &run.session)?.expect(0)?;
+    Ok(())
+}
+
+/// Twenty times: a status that is lost is lost to whoever is a moment slower.
+fn ends_the_cage(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let first =
+        "trap 'exit 3' TERM; echo $$ > new; mv new pid; while :; do sleep 1000 & wait; done";
+    for _time in 0..20 {
+        let run = start(sandbox, &[], &["sh", "-c", first])?;
+        wait_for_file(sandbox, "pid")?;
+        let script = "kill $(cat pid); rm pid; exec sleep 1000";
+        let words = ["exec", "--no-tty", &run.session, "--", "sh", "-c", script];
+        sandbox.mews(words)?.expect(137)?;
+        wait_exit(sandbox, &run.session)?.expect(0)?;
+    }
     Ok(())
 }
 

@@ -246,6 +246,7 @@ impl Broker {
         if self.main == Some(pty) {
             self.stop_clocks();
         }
+        self.another_ended();
     }
 
     fn by_order(&mut self, order: u64) -> Option<(PtyId, &mut Command)> {

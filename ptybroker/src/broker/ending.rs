@@ -1,8 +1,8 @@
 //! Ends: of a command, of the cage, of the broker.
 //!
 //! 1. The payload ended and its output is read (or the cage is lost, and what was left is read).
-//! 2. First command: the cage is killed; `exit.json` is whole on disk; then the events; then
-//!    viewers and supervisor are told.
+//! 2. First command: pid 1 kills the other ones and tells how each ended; the cage is killed;
+//!    `exit.json` is whole on disk; then the events; then viewers and supervisor are told.
 //! 3. The broker lives until its events are acknowledged and its viewers have everything, or for
 //!    ten minutes after the last sign of either.
 
@@ -12,6 +12,7 @@ use super::{Broker, Happening, Phase};
 use crate::clocks::Alarm;
 use crate::exit::{self, Alarmed, Circumstances, End};
 use crate::terminal::Command as Tell;
+use cage::orders::{Order, Target};
 use cage::policy::Bytes;
 use std::time::Duration;
 use wire::broker::BrokerNotice;
@@ -20,6 +21,19 @@ use wire::{Cause, EventBody, Exit, PtyId};
 
 /// How long a broker that nobody needs waits for somebody who does.
 const ALONE_MAX: Duration = Duration::from_secs(600);
+/// How long pid 1 may take to tell how the other commands ended.
+const OTHERS: Duration = Duration::from_secs(1);
+
+const WITH_THE_CAGE: &str = "the cage has ended with its first command";
+
+/// The end of the first command, which is the cage's.
+#[derive(Debug)]
+pub(super) struct MainEnd {
+    pty: PtyId,
+    exit: Exit,
+    bytes: u64,
+    lines: u64,
+}
 
 impl Broker {
     /// Everything that a command printed is kept.
@@ -38,10 +52,13 @@ impl Broker {
             cage,
         };
         let end = command.end.clone().unwrap_or(End::Lost);
-        let exit = exit::conclude(&end, &circumstances);
+        let mut exit = exit::conclude(&end, &circumstances);
+        if self.phase == Phase::Ended && exit.signal == Some(exit::SIGKILL) {
+            exit.message.get_or_insert_with(|| WITH_THE_CAGE.to_owned());
+        }
         command.exit = Some(exit.clone());
         if self.main == Some(pty) {
-            self.end_cage(pty, exit, bytes, lines);
+            self.end_others(MainEnd { pty, exit, bytes, lines });
         } else {
             self.log(&EventBody::PtyClosed { pty, exit: exit.clone(), bytes, lines });
             let reason = match self.phase {
@@ -52,9 +69,38 @@ impl Broker {
         }
     }
 
-    fn end_cage(&mut self, pty: PtyId, exit: Exit, bytes: u64, lines: u64) {
+    /// One that has just ended, or ends now, has a status: who kills the cage at once loses it.
+    fn end_others(&mut self, end: MainEnd) {
         self.phase = Phase::Ended;
         self.stop_clocks();
+        self.main_end = Some(end);
+        if !self.runs_another() {
+            return self.end_cage();
+        }
+        let (target, signal) = (Target::Everything, libc::SIGKILL);
+        self.init.send(&Order::Signal { target, signal }, Vec::new());
+        let inbox = self.shared.inbox.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(OTHERS).await;
+            drop(inbox.send(Happening::OthersWaitedFor));
+        });
+    }
+
+    /// Of the commands that were started, one has not been reported as ended.
+    fn runs_another(&self) -> bool {
+        self.commands.values().any(|command| command.pid.is_some() && command.end.is_none())
+    }
+
+    /// Behind each report of an end.
+    pub(super) fn another_ended(&mut self) {
+        if !self.runs_another() {
+            self.end_cage();
+        }
+    }
+
+    /// Does nothing unless the first command has ended, and then once.
+    pub(super) fn end_cage(&mut self) {
+        let Some(MainEnd { pty, exit, bytes, lines }) = self.main_end.take() else { return };
         self.kill_cage();
         let text = serde_json::to_vec_pretty(&exit).unwrap_or_default();
         // A disk that is full takes the file; the event and the notice still carry it.
@@ -98,6 +144,7 @@ impl Broker {
         if self.main.is_none() && self.phase != Phase::Ended {
             self.lost_before_main();
         }
+        self.end_cage();
     }
 
     /// Nobody but us kills it: a cage that somebody else takes apart is not to go on.
@@ -190,7 +237,7 @@ impl Broker {
 
     /// Whether nobody needs this broker any more.
     pub(super) fn may_end(&self) -> bool {
-        if self.phase != Phase::Ended || !self.cage_gone {
+        if self.phase != Phase::Ended || !self.cage_gone || self.main_end.is_some() {
             return false;
         }
         let told = self.events.borrow().first_unacknowledged() > self.last_event;
