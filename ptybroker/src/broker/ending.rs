@@ -147,8 +147,14 @@ impl Broker {
         self.end_cage();
     }
 
-    /// Nobody but us kills it: a cage that somebody else takes apart is not to go on.
+    /// Nobody but us kills it: a cage that somebody else takes apart is not to go on. The kernel does
+    /// where memory ends the cage as a whole, and has counted that before.
     pub(super) fn monitor_lost(&mut self) {
+        if self.oom_group && self.counters.oom_kills() > self.told.oom_kills_before {
+            self.tell_oom();
+            self.alarm.get_or_insert(Alarmed { cause: Cause::Oom, message: None });
+            return self.kill_cage();
+        }
         let message = "bwrap, which made the cage, was killed; the cage was killed".to_owned();
         let cause = Cause::StatusLost;
         self.alarm.get_or_insert(Alarmed { cause, message: Some(message) });
