@@ -1,9 +1,8 @@
 //! One test after the other: timing and leftovers would not mean anything otherwise.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
-use testkit::Sandbox;
+use testkit::{Sandbox, Skip};
 
 type Body = Box<dyn Fn(&Sandbox) -> anyhow::Result<()>>;
 
@@ -40,18 +39,6 @@ impl Test {
         body.and(finish)
     }
 }
-
-/// A test that cannot be had here, with the reason.
-#[derive(Debug)]
-pub(crate) struct Skip(pub(crate) String);
-
-impl fmt::Display for Skip {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Skip {}
 
 pub(crate) fn skip(why: &str) -> anyhow::Error {
     Skip(why.to_owned()).into()

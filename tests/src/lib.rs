@@ -13,9 +13,11 @@ pub mod pause;
 pub mod process;
 pub mod programs;
 pub mod sandbox;
+pub mod skip;
 pub mod terminal;
 
 pub use caller::Caller;
 pub use process::Finished;
 pub use sandbox::{Act, Sandbox};
+pub use skip::Skip;
 pub use terminal::Terminal;
