@@ -31,7 +31,7 @@ use ending::MainEnd;
 use link::PidFd;
 use starting::{Standing, StartError};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ use suspending::{HeldBack, Stillness};
 use timing::Timing;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use wire::broker::BrokerNotice;
+use wire::broker::{BrokerNotice, CameFrom};
 use wire::{Cause, EventBody, Exit, PtyId};
 
 /// Everything that can happen to a broker.
@@ -186,6 +186,8 @@ struct Broker {
     timing: Timing,
     stillness: Stillness,
     held_back: Vec<HeldBack>,
+    /// Who has attached to anything here.
+    came: BTreeSet<CameFrom>,
     cage_gone: bool,
     left_alone: bool,
     exit: Option<Exit>,
@@ -234,6 +236,7 @@ impl Broker {
             timing: Timing::default(),
             stillness: Stillness::Going,
             held_back: Vec::new(),
+            came: BTreeSet::new(),
             cage_gone: false,
             left_alone: false,
             exit: None,

@@ -186,6 +186,7 @@ impl Streams {
                 self.step(Event::PayloadEnded, now_ms);
             }
             Command::Attach(attach) => self.attach(attach, now_ms),
+            Command::Dismiss(uid) => self.dismiss(uid, now_ms),
             Command::Input(bytes, reply) => reply.result(self.input(&bytes)),
             Command::Resize(_, reply) => {
                 let words = "this command has no terminal (it was started with --no-tty)";
@@ -353,7 +354,20 @@ impl Streams {
     fn turn_viewers(&mut self, context: &mut Context<'_>, now_ms: u64) -> bool {
         let was_empty = self.crowd.is_empty();
         let round = self.crowd.turn(context, now_ms, self.stdin.takes_input());
-        for wish in round.wishes {
+        self.grant(round.wishes);
+        self.tell_if_left(was_empty, now_ms);
+        round.progress
+    }
+
+    fn dismiss(&mut self, uid: u32, now_ms: u64) {
+        let was_empty = self.crowd.is_empty();
+        let wishes = self.crowd.dismiss(uid);
+        self.grant(wishes);
+        self.tell_if_left(was_empty, now_ms);
+    }
+
+    fn grant(&mut self, wishes: Vec<Wish>) {
+        for wish in wishes {
             match wish {
                 Wish::Stdin(bytes) | Wish::Input(bytes) if !self.stdin.at_end => {
                     self.stdin.waiting.extend(bytes);
@@ -364,11 +378,13 @@ impl Streams {
                 Wish::Stdin(_) | Wish::Input(_) | Wish::Resize(_) => {}
             }
         }
+    }
+
+    fn tell_if_left(&mut self, was_empty: bool, now_ms: u64) {
         if !was_empty && self.crowd.is_empty() {
             self.step(Event::LastViewerLeft, now_ms);
             self.tell(TerminalEvent::Left);
         }
-        round.progress
     }
 
     fn write_stdin(&mut self, context: &mut Context<'_>, now_ms: u64) -> bool {

@@ -161,6 +161,7 @@ impl Terminal {
                 }
             }
             Command::Attach(attach) => self.attach(attach, now_ms),
+            Command::Dismiss(uid) => self.dismiss(uid, now_ms),
             Command::Input(bytes, reply) => reply.result(self.input(&bytes, now_ms)),
             Command::Type(typing, reply) => {
                 reply.result_value(self.type_keys(&typing, now_ms));
@@ -325,6 +326,12 @@ impl Terminal {
         self.apply_size(now_ms);
         self.tell_if_left(was_empty, now_ms);
         round.progress
+    }
+
+    fn dismiss(&mut self, uid: u32, now_ms: u64) {
+        let was_empty = self.crowd.is_empty();
+        let _what_a_runner_would_end = self.crowd.dismiss(uid);
+        self.tell_if_left(was_empty, now_ms);
     }
 
     fn tell_if_left(&mut self, was_empty: bool, now_ms: u64) {

@@ -6,7 +6,7 @@ pub mod crowd;
 pub mod outbox;
 pub mod roles;
 
-use link::Duplex;
+use link::{Duplex, Peer};
 use nix::errno::Errno;
 use nix::sys::uio::writev;
 use nix::unistd::read;
@@ -43,6 +43,8 @@ pub struct Viewer {
     pub overwhelmed: bool,
     /// Who else is here has changed since it was told.
     pub others_unsaid: bool,
+    /// Whose stream it is, as the kernel tells; none where it has no peer.
+    pub uid: Option<u32>,
     socket: Duplex,
     decoder: Decoder,
     /// Readable when it was last looked at, and not read since.
@@ -99,6 +101,7 @@ impl Viewer {
             told_last: false,
             overwhelmed: false,
             others_unsaid: false,
+            uid: Peer::of(&stream).ok().map(|peer| peer.uid),
             socket: Duplex::new(stream)?,
             decoder,
             unread: true,

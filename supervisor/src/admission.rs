@@ -21,8 +21,8 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// As they were when they gave a grant; whether they are served is asked anew.
-    pub(crate) fn of_grant(uid: u32, gid: u32, groups: Vec<u32>) -> Self {
+    /// As they were when they gave a grant, or attached; whether they are served is asked anew.
+    pub(crate) fn with_groups(uid: u32, gid: u32, groups: Vec<u32>) -> Self {
         Self { uid, gid, groups: groups.into(), is_admin: false }
     }
 

@@ -4,7 +4,7 @@ use crate::files;
 use crate::host::Host;
 use crate::signals::Asked;
 use crate::supervisor::{Stop, Supervisor};
-use crate::{equip, late, reconcile, server, service, sessiond, signals};
+use crate::{equip, late, reconcile, server, service, sessiond, signals, viewers};
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
@@ -46,6 +46,8 @@ async fn run_until_stopped(
     let serving = tokio::task::spawn_local(server::run(listener, Rc::clone(&supervisor)));
     let keeper = tokio::task::spawn_local(sessiond::keep(Rc::clone(&supervisor)));
     tokio::task::spawn_local(late::write(Rc::clone(&supervisor)));
+    // The rules may have changed while no supervisor looked.
+    tokio::task::spawn_local(viewers::dismiss(Rc::clone(&supervisor)));
     tokio::task::spawn_local(say_ready(Rc::clone(&supervisor), ready));
     tracing::info!(root = supervisor.host.is_root(), cages = supervisor.living().len(), "ready");
     loop {
@@ -58,6 +60,7 @@ async fn run_until_stopped(
                 Asked::Reload if supervisor.host.is_root() => {
                     if supervisor.admission.reload(&supervisor.host) {
                         supervisor.dirty.mark_rules();
+                        tokio::task::spawn_local(viewers::dismiss(Rc::clone(&supervisor)));
                     }
                 }
                 Asked::Reload | Asked::End => {

@@ -146,7 +146,7 @@ impl Grants {
             WireError::new(ErrorCode::NotFound, "there is no grant with this key")
         })?;
         let state = grant.state;
-        Ok((state.clone(), Operator::of_grant(state.uid, grant.gid, grant.groups)))
+        Ok((state.clone(), Operator::with_groups(state.uid, grant.gid, grant.groups)))
     }
 
     /// Before anything is planned for it.

@@ -53,6 +53,7 @@ mod trail;
 mod uids;
 mod unreachable;
 mod upstream;
+mod viewers;
 mod walltime;
 mod workspace;
 

@@ -24,6 +24,12 @@ pub enum BrokerRequest {
         pty: PtyId,
         options: AttachOptions,
     },
+    /// Ok: [`Came`]: who has attached to what is still known here.
+    Came,
+    /// This uid's viewers have no more to look for here. Ok: null, when they are gone.
+    Dismiss {
+        uid: u32,
+    },
     /// fds: memfd with the bytes.
     Input {
         pty: PtyId,
@@ -101,6 +107,20 @@ pub struct BrokerExec {
     pub tty: Option<Size>,
     pub hold: bool,
     pub stdin: bool,
+}
+
+/// Whose stream a viewer is, as the kernel tells.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CameFrom {
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Came {
+    /// Each once, however often they came.
+    pub from: Vec<CameFrom>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -36,6 +36,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("operators.the_audit_trail_has_no_hole", trail::has_no_hole),
         Test::new("operators.hold_up_only_their_own_leftovers", holding_up::leftovers),
         Test::new("operators.a_removed_admin_keeps_no_connection", connections::of_a_removed_admin),
+        Test::new("operators.removed_ones_keep_no_terminal", connections::of_removed_viewers),
         Test::new("operators.strangers_take_little_of_sessiond", connections::of_strangers),
         Test::new("operators.get_equal_shares_of_cpu", shares::cpu),
         Test::new("operators.find_the_system_by_themselves", find_the_system),

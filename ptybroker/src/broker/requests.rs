@@ -4,10 +4,10 @@ use super::{Broker, Phase, refuse, timing};
 use crate::control::{Inbound, Reply};
 use crate::terminal::{Attach, Command as Tell, answer_bytes};
 use cage::orders::{Order, Target};
-use link::memfd;
+use link::{Peer, memfd};
 use serde::de::DeserializeOwned;
 use std::os::fd::OwnedFd;
-use wire::broker::{BrokerExec, BrokerRequest, BrokerState};
+use wire::broker::{BrokerExec, BrokerRequest, BrokerState, Came, CameFrom};
 use wire::control;
 use wire::screen::last_name;
 use wire::supervisor::PtyState;
@@ -19,6 +19,8 @@ const EXEC_BYTES_MAX: usize = 8 << 20;
 /// Of the commands in a state, as JSON.
 const STATE_BYTES_MAX: usize = 56 * 1024;
 const INPUT_BYTES_MAX: usize = 1 << 20;
+/// Different operators (or groups of one) that are remembered.
+const CAME_MAX: usize = 256;
 /// What an HTTP server may have read beyond the upgrade.
 const READ_BYTES_MAX: usize = 1 << 20;
 
@@ -32,6 +34,17 @@ impl Broker {
                 Err(error) => reply.error(error),
             },
             BrokerRequest::Attach { pty, options } => self.attach(pty, options, fds, reply),
+            BrokerRequest::Came => {
+                let from = self.came.iter().cloned().collect();
+                reply.result_value(control::value(&Came { from }));
+            }
+            BrokerRequest::Dismiss { uid } => {
+                self.came.retain(|from| from.uid != uid);
+                for command in self.commands.values() {
+                    command.tell(Tell::Dismiss(uid));
+                }
+                reply.done();
+            }
             BrokerRequest::Input { pty } => match bytes_of(fds.into_iter().next(), INPUT_BYTES_MAX)
             {
                 Ok(bytes) => self.tell(pty, reply, |reply| Tell::Input(bytes, reply)),
@@ -95,11 +108,18 @@ impl Broker {
         }
     }
 
-    fn attach(&self, pty: PtyId, options: AttachOptions, fds: Vec<OwnedFd>, reply: Reply) {
+    fn attach(&mut self, pty: PtyId, options: AttachOptions, fds: Vec<OwnedFd>, reply: Reply) {
         let mut fds = fds.into_iter();
         let Some(stream) = fds.next() else {
             return refuse(reply, ErrorCode::BadRequest, "the viewer's stream is missing");
         };
+        // A stream without a peer's name (a pair that somebody made) has nobody to be let in.
+        if let (Ok(peer), Ok(groups)) = (Peer::of(&stream), link::peer::groups_of(&stream)) {
+            let came = CameFrom { uid: peer.uid, gid: peer.gid, groups };
+            if self.came.len() < CAME_MAX {
+                self.came.insert(came);
+            }
+        }
         let read = match fds.next() {
             Some(memfd) => bytes_of(Some(memfd), READ_BYTES_MAX),
             None => Ok(Vec::new()),

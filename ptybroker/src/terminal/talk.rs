@@ -25,6 +25,8 @@ pub enum Command {
     /// The payload ended, or never started.
     PayloadEnded,
     Attach(Attach),
+    /// This uid's viewers are to go.
+    Dismiss(u32),
     Input(Vec<u8>, Reply),
     Type(Typing, Reply),
     Watch(Watch, OwnedFd, Reply),

@@ -317,6 +317,15 @@ impl Crowd {
         }
     }
 
+    /// At once: who is told first, and takes nothing, stays.
+    pub fn dismiss(&mut self, uid: u32) -> Vec<Wish> {
+        let mut round = Round::default();
+        while let Some(index) = self.viewers.iter().position(|viewer| viewer.uid == Some(uid)) {
+            self.remove(index, CloseReason::Detached, &mut round);
+        }
+        round.wishes
+    }
+
     /// Each is told when it has taken what was said before: who takes nothing makes nothing pile up.
     fn others_changed(&mut self) {
         for viewer in self.viewers.iter_mut().filter(|viewer| viewer.options.tell_others) {

@@ -1,7 +1,7 @@
 use super::*;
 
 fn operator(uid: u32, is_admin: bool) -> Operator {
-    let mut operator = Operator::of_grant(uid, uid, vec![5]);
+    let mut operator = Operator::with_groups(uid, uid, vec![5]);
     operator.is_admin = is_admin;
     operator
 }

@@ -78,6 +78,40 @@ pub(super) fn of_a_removed_admin(sandbox: &Sandbox) -> anyhow::Result<()> {
     })
 }
 
+/// Who types at a terminal has a stream to the broker itself: it ends with the rule that let them in,
+/// and with no other. The second admin's stream is on pipes.
+pub(super) fn of_removed_viewers(sandbox: &Sandbox) -> anyhow::Result<()> {
+    need_accounts()?;
+    let [ann, bob, boss] =
+        [Person::make(sandbox, &[])?, Person::make(sandbox, &[])?, Person::make(sandbox, &[])?];
+    let admins = |names: &[&str]| format!("[admins]\nusers = {names:?}\n");
+    let all = format!("{}{}", allow(&[&ann, &bob]), admins(&[&boss.name]));
+    host(sandbox, &all, || {
+        ann.json(&["run", "-d", "--name", "of-ann", "--", "sh"])?;
+        bob.json(&["run", "-d", "--name", "of-bob", "--", "sh"])?;
+        let hers = ann.terminal(sandbox, &["attach", "of-ann"])?;
+        hers.wait_raw(b"leave it with")?;
+        let mut his = boss.terminal(sandbox, &["attach", "--observe", "of-ann"])?;
+        his.wait_raw(b"you watch")?;
+        let mut bobs = bob.terminal(sandbox, &["attach", "of-bob"])?;
+        bobs.wait_raw(b"leave it with")?;
+        // Bob is let in no more, and boss is an operator like others.
+        reload(sandbox, &allow(&[&ann, &boss]))?;
+        for gone in [&mut his, &mut bobs] {
+            ensure!(gone.wait_exit()? != 0, "{}", gone.screen().join("\n"));
+        }
+        hers.send("echo still-$((40+2))\r")?;
+        hers.wait_raw(b"still-42")?;
+        let cages = sandbox.json(["inspect", "of-bob"])?;
+        ensure!(text(&cages, "/cages/0/phase")? == "running", "{cages}");
+        drop(hers);
+        for name in ["of-ann", "of-bob"] {
+            sandbox.mews(["kill", name])?.expect(0)?;
+        }
+        Ok(())
+    })
+}
+
 /// Eve has no role here and no key.
 pub(super) fn of_strangers(sandbox: &Sandbox) -> anyhow::Result<()> {
     need_accounts()?;

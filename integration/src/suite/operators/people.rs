@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use testkit::process::{self, LIMIT};
-use testkit::{Finished, Sandbox, pause};
+use testkit::{Finished, Sandbox, Terminal, pause};
 
 /// Somebody else may be writing to the user database.
 const LOCKED: Duration = Duration::from_secs(20);
@@ -94,6 +94,26 @@ impl Person {
 
     pub(in crate::suite) fn mews(&self, args: &[&str]) -> anyhow::Result<Finished> {
         process::run(&mut self.mews_command(args)?, b"", LIMIT)
+    }
+
+    /// `mews ARGS` in the project, on a terminal of its own.
+    pub(in crate::suite) fn terminal(
+        &self,
+        sandbox: &Sandbox,
+        args: &[&str],
+    ) -> anyhow::Result<Terminal> {
+        let command = self.mews_command(args)?;
+        let folder = self.project().to_string_lossy().into_owned();
+        let set: Vec<String> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)))
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let mut line = vec!["env", "-i", "-C", &folder];
+        line.extend(set.iter().map(String::as_str));
+        line.push("setpriv");
+        line.extend(command.get_args().filter_map(std::ffi::OsStr::to_str));
+        Terminal::program(sandbox, &line)
     }
 
     pub(in crate::suite) fn json(&self, args: &[&str]) -> anyhow::Result<Value> {
