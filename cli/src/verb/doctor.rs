@@ -9,7 +9,12 @@ use cage::probe::{Check, State, report};
 use wire::dirs::Dirs;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit status: 0 if cages can be had here, 1 if not.")]
+#[command(after_help = "\
+Exit status: 0 if cages can be had here, 1 if not.
+
+Examples:
+  mews doctor
+  mews doctor --json | jq -r 'select(.state != \"ok\") | .name'")]
 pub(crate) struct Args {}
 
 pub(crate) async fn run(_args: &Args, say: &Say) -> Result<u8, Failure> {
