@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 use wire::api::{
-    BASE, ErrorBody, Ready, Resolved, SessionState, SessionView, Sessions, UPGRADE,
+    BASE, ErrorBody, Ready, Resolved, RunView, SessionState, SessionView, Sessions, UPGRADE,
 };
 use wire::dirs::Dirs;
 use wire::supervisor::Phase;
-use wire::{AttachOptions, CageId, ErrorCode, Exit, GrantKey, PtyId, SessionId, WireError};
+use wire::{AttachOptions, CageId, ErrorCode, Exit, GrantKey, PtyId, RunId, SessionId, WireError};
 
 /// How often a request that changes nothing twice is sent again when a daemon dies under it.
 const TRIES: u32 = 5;
@@ -196,6 +196,23 @@ impl Api {
                     return Ok(view);
                 }
                 self.post(&path, &serde_json::json!({}), Repeat::Never).await
+            }
+            other => other,
+        }
+    }
+
+    /// TERM to all of a run, KILL after five seconds; when nothing of it is left.
+    pub(crate) async fn cancel(&self, session: SessionId, run: RunId) -> Result<RunView, Failure> {
+        let path = format!("/sessions/{session}/runs/{run}");
+        let cancel = format!("{path}/cancel");
+        match self.post(&cancel, &serde_json::json!({}), Repeat::Never).await {
+            // It may have been done: one that has ended is what was wanted.
+            Err(failure) if failure.is_lost() => {
+                let view: RunView = self.get(&path).await?;
+                if view.ended_at_ms.is_some() {
+                    return Ok(view);
+                }
+                self.post(&cancel, &serde_json::json!({}), Repeat::Never).await
             }
             other => other,
         }

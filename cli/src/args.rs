@@ -101,10 +101,14 @@ pub(crate) enum Verb {
     Label(verb::label::Args),
     /// Leave ended sessions out of plain lists
     Archive(verb::archive::Args),
+    /// Ask what runs in a session to end: TERM, five seconds, KILL
+    Cancel(verb::cancel::Args),
     /// End a session: TERM, five seconds, KILL
     End(verb::end::Args),
     /// Remove an ended session with all it has kept
     Rm(verb::rm::Args),
+    /// Remove sessions that ended long ago
+    Prune(verb::prune::Args),
     /// Look at policies and check them
     #[command(subcommand)]
     #[command(after_help = "\

@@ -3,6 +3,7 @@
 pub(crate) mod archive;
 pub(crate) mod attach;
 pub(crate) mod audit;
+pub(crate) mod cancel;
 pub(crate) mod changes;
 pub(crate) mod checkpoint;
 pub(crate) mod daemon;
@@ -21,6 +22,7 @@ pub(crate) mod ls;
 pub(crate) mod pause;
 mod pick;
 pub(crate) mod policy;
+pub(crate) mod prune;
 pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
@@ -66,8 +68,10 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Rename(args) => rename::run(&args, say).await,
         Verb::Label(args) => label::run(&args, say).await,
         Verb::Archive(args) => archive::run(&args, say).await,
+        Verb::Cancel(args) => cancel::run(&args, say).await,
         Verb::End(args) => end::run(&args, say).await,
         Verb::Rm(args) => rm::run(&args, say).await,
+        Verb::Prune(args) => prune::run(&args, say).await,
         Verb::Policy(args) => policy::run(&args, say),
         Verb::Doctor(args) => doctor::run(&args, say).await,
         Verb::Version(args) => version::run(&args, say).await,
