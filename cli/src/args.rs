@@ -129,6 +129,10 @@ Examples:
   mews daemon restart             after another mews was installed; cages run on
   mews daemon stop")]
     Daemon(verb::daemon::Args),
+    /// A script that makes a shell complete verbs, flags and names of sessions
+    Completions(verb::completions::Args),
+    /// Write the manual: a page for each verb
+    Man(verb::man::Args),
 }
 
 impl Cli {

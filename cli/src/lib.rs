@@ -4,6 +4,7 @@
 
 mod api;
 mod args;
+mod complete;
 mod connect;
 mod control;
 mod escape;
@@ -34,6 +35,11 @@ use std::process::ExitCode;
 /// Parses, runs one verb, gives its exit status.
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
     let argv: Vec<OsString> = argv.into_iter().collect();
+    match complete::answer(&argv) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => return ExitCode::from(args::refuse(&error, &argv)),
+    }
     let cli = match args::parse(&argv) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(args::refuse(&error, &argv)),

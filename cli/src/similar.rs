@@ -93,6 +93,7 @@ const HABITS: &[(&str, &str)] = &[
     ("capture-pane", "screen"),
     ("policies", "policy"),
     ("check", "doctor"),
+    ("completion", "completions"),
     ("mv", "rename"),
 ];
 

@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod cancel;
 pub(crate) mod changes;
 pub(crate) mod checkpoint;
+pub(crate) mod completions;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod end;
@@ -19,6 +20,7 @@ pub(crate) mod label;
 pub(crate) mod limits;
 pub(crate) mod logs;
 pub(crate) mod ls;
+pub(crate) mod man;
 pub(crate) mod pause;
 mod pick;
 pub(crate) mod policy;
@@ -75,6 +77,8 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Policy(args) => policy::run(&args, say),
         Verb::Doctor(args) => doctor::run(&args, say).await,
         Verb::Version(args) => version::run(&args, say).await,
+        Verb::Completions(args) => completions::run(&args, say),
+        Verb::Man(args) => man::run(&args, say),
         Verb::Daemon(args) => daemon::run(&args, say).await,
     }
 }
