@@ -87,6 +87,8 @@ pub(crate) enum Verb {
     Apply(verb::changes::Apply),
     /// Throw away what a session has changed
     Discard(verb::changes::Discard),
+    /// What is running, as it runs: use, pressure, events; attach, pause and kill by key
+    Top(verb::top::Args),
     /// What cages use: cpu, memory, processes, io, pressure, output
     Stats(verb::stats::Args),
     /// The limits of a living cage, or change them

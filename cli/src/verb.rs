@@ -32,6 +32,7 @@ pub(crate) mod screen;
 pub(crate) mod send;
 pub(crate) mod shell;
 pub(crate) mod stats;
+pub(crate) mod top;
 pub(crate) mod version;
 pub(crate) mod wait;
 mod watching;
@@ -63,6 +64,7 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Diff(args) => changes::diff(&args, say).await,
         Verb::Apply(args) => changes::apply(&args, say).await,
         Verb::Discard(args) => changes::discard(&args, say).await,
+        Verb::Top(args) => top::run(&args, say).await,
         Verb::Stats(args) => stats::run(&args, say).await,
         Verb::Limits(args) => limits::run(&args, say).await,
         Verb::Grants(args) => grants::run(args, say).await,
