@@ -9,8 +9,10 @@
 #   --no-systemd   no units, no sysusers, no tmpfiles
 #
 # Programs go to PREFIX/libexec/mews, `mews` also to PREFIX/bin (it finds the others beside
-# ../libexec/mews). Nothing is started and no file of the admin's is overwritten.
+# ../libexec/mews), the manual and what shells complete to PREFIX/share. Nothing is started and no
+# file of the admin's is overwritten.
 set -eu
+umask 022
 
 from=target/debug root= prefix=/usr systemd=yes
 while [ $# -gt 0 ]; do
@@ -19,7 +21,7 @@ while [ $# -gt 0 ]; do
         --root) root=${2%/}; shift 2 ;;
         --prefix) prefix=$2; shift 2 ;;
         --no-systemd) systemd=no; shift ;;
-        *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
 here=$(dirname "$0")
@@ -43,6 +45,14 @@ install -m 755 "$from/mews" "$root$prefix/bin/mews.new"
 mv -f "$root$prefix/bin/mews.new" "$root$prefix/bin/mews"
 install -m 644 "$here/../docs/system.md" "$here/host.toml.example" "$root$prefix/share/doc/mews/"
 install -d -m 755 "$root/etc/mews" "$root/etc/mews/policies"
+
+share=$root$prefix/share
+"$from/mews" man "$share/man/man1" 2>/dev/null
+install -d -m 755 "$share/bash-completion/completions" "$share/zsh/vendor-completions" \
+    "$share/fish/vendor_completions.d"
+"$from/mews" completions bash >"$share/bash-completion/completions/mews"
+"$from/mews" completions zsh >"$share/zsh/vendor-completions/_mews"
+"$from/mews" completions fish >"$share/fish/vendor_completions.d/mews.fish"
 
 if [ "$systemd" = yes ]; then
     units=$root$prefix/lib/systemd/system

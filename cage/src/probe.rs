@@ -8,6 +8,7 @@ mod bwrap;
 mod facts;
 mod kernel;
 mod program;
+mod surroundings;
 #[expect(unsafe_code, reason = "landlock_create_ruleset(2) as a question has no safe wrapper")]
 mod sys;
 mod timed;
@@ -17,7 +18,7 @@ pub use facts::{facts, telling};
 pub use program::is_static;
 pub use sys::landlock_abi;
 
-use crate::cgroup::{Layout, LimitFacts, Version};
+use crate::cgroup::{GroupPath, Layout, LimitFacts, Version};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -58,30 +59,57 @@ impl Check {
 pub fn report(cage_init: Option<&Path>, cgroup_setting: &str) -> Vec<Check> {
     let mut checks = bwrap::checks();
     checks.extend(kernel::checks());
+    checks.extend(surroundings::checks());
     checks.push(program::check(cage_init));
     checks.extend(cgroup_checks(cgroup_setting));
     checks
 }
 
 fn cgroup_checks(setting: &str) -> Vec<Check> {
-    let facts = match Layout::probe(setting) {
-        Ok(layout) => layout.facts(),
-        Err(error) => return vec![Check::new("cgroups", State::Fail, error.to_string())],
-    };
-    limit_checks(&facts)
+    match Layout::probe(setting) {
+        Ok(layout) => {
+            let mut checks = vec![delegation(&layout)];
+            checks.extend(limit_checks(&layout.facts()));
+            checks
+        }
+        Err(error) => vec![Check::new("cgroups", State::Fail, error.to_string())],
+    }
+}
+
+const DELEGATE: &str =
+    "run as root, or in a delegated cgroup: systemd-run --user --scope -p Delegate=yes";
+
+/// Where groups for cages can be made.
+fn delegation(layout: &Layout) -> Check {
+    let places: Vec<String> = layout.bases().iter().map(place).collect();
+    if places.is_empty() {
+        return Check::new("delegation", State::Warn, "no cgroup here that we may make groups in")
+            .mend(DELEGATE);
+    }
+    Check::new("delegation", State::Ok, format!("cages get groups in {}", places.join(", ")))
+}
+
+fn place(group: &GroupPath) -> String {
+    format!("{} ({})", group.path.display(), group.version.how())
 }
 
 fn limit_checks(facts: &LimitFacts) -> Vec<Check> {
     let limit = |name: &str, version: Option<Version>, without: &str| match version {
         Some(version) => Check::new(name, State::Ok, version.how()),
-        None => Check::new(name, State::Warn, format!("no cgroup of ours: {without}")).mend(
-            "run as root, or in a delegated cgroup: systemd-run --user --scope -p Delegate=yes",
-        ),
+        None => {
+            Check::new(name, State::Warn, format!("no cgroup of ours: {without}")).mend(DELEGATE)
+        }
     };
     let kill = if facts.kill {
-        Check::new("cgroup.kill", State::Ok, "cgroup v2: freeze, kill and events")
+        Check::new("cgroup.kill", State::Ok, "cgroup v2: a cage is killed as one")
     } else {
         Check::new("cgroup.kill", State::Warn, "no v2 tree of ours: cages are ended by pid 1 alone")
+    };
+    let freezer = if facts.kill {
+        Check::new("freezer", State::Ok, "cgroup v2: a paused cage stands, whatever it does")
+    } else {
+        let what = "no v2 tree of ours: `mews pause` stops each process by signals";
+        Check::new("freezer", State::Warn, what).mend(DELEGATE)
     };
     vec![
         limit("cgroup.memory", facts.memory, "memory limits are absent; policy `ci` refuses"),
@@ -90,6 +118,7 @@ fn limit_checks(facts: &LimitFacts) -> Vec<Check> {
         limit("cgroup.cpu", facts.cpu, "cpu limits are absent"),
         limit("cgroup.io", facts.io, "io limits are absent"),
         kill,
+        freezer,
     ]
 }
 

@@ -4,15 +4,17 @@ use crate::connect;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::http::{Connection, Reply, Upgraded, encode};
-use crate::place;
+use crate::{place, similar};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
-use wire::api::{BASE, ErrorBody, Ready, Resolved, SessionState, SessionView, UPGRADE};
+use wire::api::{
+    BASE, ErrorBody, Ready, Resolved, RunView, SessionState, SessionView, Sessions, UPGRADE,
+};
 use wire::dirs::Dirs;
 use wire::supervisor::Phase;
-use wire::{AttachOptions, CageId, ErrorCode, Exit, GrantKey, PtyId, SessionId, WireError};
+use wire::{AttachOptions, CageId, ErrorCode, Exit, GrantKey, PtyId, RunId, SessionId, WireError};
 
 /// How often a request that changes nothing twice is sent again when a daemon dies under it.
 const TRIES: u32 = 5;
@@ -126,8 +128,38 @@ impl Api {
     }
 
     pub(crate) async fn resolve(&self, id: &str) -> Result<Resolved, Failure> {
-        let found = self.get(&format!("/resolve?id={}", encode(id))).await;
-        found.map_err(|failure| unknown(id, failure))
+        match self.get(&format!("/resolve?id={}", encode(id))).await {
+            Ok(found) => Ok(found),
+            Err(failure) => Err(self.unknown(id, failure).await),
+        }
+    }
+
+    /// Names that were meant, perhaps. Where nothing ever ran, the daemons were not even asked.
+    async fn unknown(&self, id: &str, mut failure: Failure) -> Failure {
+        if failure.error.details.get(NOTHING_RAN).is_some() {
+            failure.error.message =
+                format!("nothing is called '{}': {}", escape(id), failure.error.message);
+        } else if failure.is(ErrorCode::NotFound) {
+            let similar = self.similar(id).await;
+            if !similar.is_empty() {
+                failure.error = failure.error.with(serde_json::json!({ similar::DETAIL: similar }));
+            }
+        }
+        failure
+    }
+
+    /// Of the living and the last ones, else of all that are kept.
+    async fn similar(&self, id: &str) -> Vec<String> {
+        for path in ["/sessions", "/sessions?all=true"] {
+            let Ok(found) = self.get::<Sessions>(path).await else { return Vec::new() };
+            let short: Vec<String> = found.sessions.iter().map(|one| one.id.short()).collect();
+            let names = found.sessions.iter().map(|one| one.name.as_str());
+            let near = similar::nearest(id, names.chain(short.iter().map(String::as_str)));
+            if !near.is_empty() {
+                return near.into_iter().map(str::to_owned).collect();
+            }
+        }
+        Vec::new()
     }
 
     /// To one command, or to all of a cage.
@@ -169,6 +201,23 @@ impl Api {
         }
     }
 
+    /// TERM to all of a run, KILL after five seconds; when nothing of it is left.
+    pub(crate) async fn cancel(&self, session: SessionId, run: RunId) -> Result<RunView, Failure> {
+        let path = format!("/sessions/{session}/runs/{run}");
+        let cancel = format!("{path}/cancel");
+        match self.post(&cancel, &serde_json::json!({}), Repeat::Never).await {
+            // It may have been done: one that has ended is what was wanted.
+            Err(failure) if failure.is_lost() => {
+                let view: RunView = self.get(&path).await?;
+                if view.ended_at_ms.is_some() {
+                    return Ok(view);
+                }
+                self.post(&cancel, &serde_json::json!({}), Repeat::Never).await
+            }
+            other => other,
+        }
+    }
+
     /// The exit of a terminal's command, once it is known; `None` when the time is over.
     pub(crate) async fn wait(&self, pty: PtyId, timeout_ms: u64) -> Result<Option<Exit>, Failure> {
         #[derive(serde::Deserialize)]
@@ -195,7 +244,10 @@ impl Api {
         options: &AttachOptions,
     ) -> Result<(Resolved, Upgraded), Failure> {
         let path = format!("{BASE}/attach?id={}&options={}", encode(id), query(options)?);
-        let mut upgraded = self.upgrade(&path).await.map_err(|failure| unknown(id, failure))?;
+        let mut upgraded = match self.upgrade(&path).await {
+            Ok(upgraded) => upgraded,
+            Err(failure) => return Err(self.unknown(id, failure).await),
+        };
         let resolved = upgraded.resolved.take();
         let silent = || Failure::new("sessiond did not say what it attached to".to_owned());
         Ok((resolved.ok_or_else(silent)?, upgraded))
@@ -393,15 +445,6 @@ fn query(options: &AttachOptions) -> Result<String, Failure> {
     let options =
         serde_json::to_string(options).map_err(|error| Failure::new(error.to_string()))?;
     Ok(encode(&options))
-}
-
-/// Where nothing ever ran, the daemons were not even asked.
-fn unknown(id: &str, mut failure: Failure) -> Failure {
-    if failure.error.details.get(NOTHING_RAN).is_some() {
-        failure.error.message =
-            format!("nothing is called '{}': {}", escape(id), failure.error.message);
-    }
-    failure
 }
 
 fn lost(error: &std::io::Error) -> Failure {

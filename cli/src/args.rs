@@ -1,9 +1,12 @@
 //! The command line: verbs, and what all of them share.
 
+use crate::failure::Failure;
+use crate::out::Say;
+use crate::out::colour::When;
 use crate::place::Wanted;
-use crate::verb;
-use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use crate::{similar, verb};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 
 /// Runs untrusted programs in cages, on terminals that outlive their viewers.
@@ -28,6 +31,16 @@ pub(crate) struct Cli {
     /// The system's daemons, or none
     #[arg(long, global = true)]
     pub(crate) system: bool,
+    /// Colours: auto, always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
+    pub(crate) color: When,
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
 }
@@ -74,6 +87,8 @@ pub(crate) enum Verb {
     Apply(verb::changes::Apply),
     /// Throw away what a session has changed
     Discard(verb::changes::Discard),
+    /// What is running, as it runs: use, pressure, events; attach, pause and kill by key
+    Top(verb::top::Args),
     /// What cages use: cpu, memory, processes, io, pressure, output
     Stats(verb::stats::Args),
     /// The limits of a living cage, or change them
@@ -88,12 +103,21 @@ pub(crate) enum Verb {
     Label(verb::label::Args),
     /// Leave ended sessions out of plain lists
     Archive(verb::archive::Args),
+    /// Ask what runs in a session to end: TERM, five seconds, KILL
+    Cancel(verb::cancel::Args),
     /// End a session: TERM, five seconds, KILL
     End(verb::end::Args),
     /// Remove an ended session with all it has kept
     Rm(verb::rm::Args),
+    /// Remove sessions that ended long ago
+    Prune(verb::prune::Args),
     /// Look at policies and check them
     #[command(subcommand)]
+    #[command(after_help = "\
+Examples:
+  mews policy list
+  mews policy show agent-offline
+  mews policy check ./agent.toml")]
     Policy(verb::policy::Args),
     /// Check what this host can enforce, with a real cage at the end
     Doctor(verb::doctor::Args),
@@ -101,7 +125,16 @@ pub(crate) enum Verb {
     Version(verb::version::Args),
     /// Start, stop, restart and ask after the daemons
     #[command(subcommand)]
+    #[command(after_help = "\
+Examples:
+  mews daemon status
+  mews daemon restart             after another mews was installed; cages run on
+  mews daemon stop")]
     Daemon(verb::daemon::Args),
+    /// A script that makes a shell complete verbs, flags and names of sessions
+    Completions(verb::completions::Args),
+    /// Write the manual: a page for each verb
+    Man(verb::man::Args),
 }
 
 impl Cli {
@@ -121,11 +154,65 @@ impl Verb {
     }
 }
 
+/// What was typed, or why it is nothing; that is in colour where `--color` says so.
+pub(crate) fn parse(argv: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = Cli::command().color(colour(argv).of_clap());
+    let matches = command.try_get_matches_from_mut(argv).map_err(with_habit)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Before anything is parsed, as a mistake may stand anywhere.
+fn colour(argv: &[OsString]) -> When {
+    let mut found = When::Auto;
+    let mut words = ours(argv).map(|word| word.to_string_lossy());
+    while let Some(word) = words.next() {
+        let said = match word.strip_prefix("--color") {
+            Some("") => words.next().map(std::borrow::Cow::into_owned),
+            Some(rest) => rest.strip_prefix('=').map(str::to_owned),
+            None => None,
+        };
+        found = match said.as_deref() {
+            Some("always") => When::Always,
+            Some("never") => When::Never,
+            Some(_) | None => found,
+        };
+    }
+    found
+}
+
+/// The words before `--`.
+fn ours(argv: &[OsString]) -> impl Iterator<Item = &OsString> {
+    argv.iter().skip(1).take_while(|word| *word != "--")
+}
+
+/// clap knows verbs that are spelled alike; this knows those that mean the same.
+fn with_habit(mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return error;
+    }
+    let typed = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(typed)) => typed.clone(),
+        Some(_) | None => return error,
+    };
+    if let Some(ours) = similar::habit(&typed) {
+        let ours = ContextValue::Strings(vec![ours.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, ours);
+    }
+    error
+}
+
 /// Prints what clap has to say; the exit status that goes with it.
 pub(crate) fn refuse(error: &clap::Error, argv: &[OsString]) -> u8 {
+    let status = status(error.kind(), argv);
+    if status != 0 && ours(argv).any(|word| word == "--json") {
+        let text = error.render().to_string();
+        let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
+        Say::new(true).failure(&Failure::usage(text).next("mews --help"));
+        return status;
+    }
     // Standard output or error may be closed; the status says the same.
     drop(error.print());
-    status(error.kind(), argv)
+    status
 }
 
 fn status(kind: ErrorKind, argv: &[OsString]) -> u8 {
@@ -170,6 +257,87 @@ mod tests {
         let Some(Verb::Exec(args)) = cli.verb else { panic!("not exec") };
         assert_eq!(args.command, ["ls", "-l"]);
         assert!(cli.json);
+    }
+
+    fn argv(words: &str) -> Vec<OsString> {
+        words.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_mistyped_verb_is_answered_with_the_one_that_was_meant() {
+        for (typed, meant) in [("atach", "attach"), ("ps", "'ls'"), ("snapshot", "'checkpoint'")] {
+            let words = super::parse(&argv(&format!("mews {typed}"))).unwrap_err().to_string();
+            assert!(words.contains(meant), "{typed}: {words}");
+        }
+        let words = super::parse(&argv("mews zzzzzz")).unwrap_err().to_string();
+        assert!(!words.contains("similar"), "{words}");
+    }
+
+    #[test]
+    fn mistakes_are_in_colour_only_where_that_was_said() {
+        for (words, want) in [
+            ("mews --color always ls", When::Always),
+            ("mews ls --color=never", When::Never),
+            ("mews ls", When::Auto),
+            ("mews run -- x --color=never", When::Auto),
+        ] {
+            assert_eq!(colour(&argv(words)), want, "{words}");
+        }
+    }
+
+    /// Every verb, and every verb of a verb, that does something.
+    #[test]
+    fn every_help_has_examples_that_are_right() {
+        let mut command = Cli::command();
+        command.build();
+        let mut seen = 0;
+        check_help(&command, &mut seen);
+        assert!(seen > 40, "{seen}");
+    }
+
+    fn check_help(command: &clap::Command, seen: &mut u32) {
+        let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "help");
+        let verbs: Vec<_> = verbs.filter(|verb| !verb.is_hide_set()).collect();
+        let name = command.get_bin_name().unwrap_or_default();
+        assert!(command.get_about().is_some(), "{name} does not say what it does");
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let examples = help.split_once("Examples:\n").map(|(_before, examples)| examples);
+        let examples = examples.unwrap_or_else(|| panic!("{name} --help has no examples"));
+        for line in examples.lines().filter(|line| line.contains("mews ")) {
+            *seen += 1;
+            assert!(line.starts_with("  "), "{name}: {line}");
+            check_example(name, line);
+        }
+        assert!(examples.contains(name), "{name}: no example begins with it");
+        verbs.into_iter().for_each(|verb| check_help(verb, seen));
+    }
+
+    /// What is shown can be typed: up to what a shell does with it.
+    fn check_example(name: &str, line: &str) {
+        let from = line.find("mews ").unwrap_or(0);
+        let typed = line.get(from..).unwrap_or_default();
+        // Words on it stand behind two blanks or more.
+        let typed = typed.split("  ").next().unwrap_or_default();
+        let typed = typed.split([')', '|', '>', '<', ';']).next().unwrap_or_default();
+        let typed = typed.split(" && ").next().unwrap_or_default();
+        let words = words_of(&typed.trim().replace("$seq", "7"));
+        let parsed = Cli::try_parse_from(&words);
+        assert!(parsed.is_ok(), "{name}: {words:?}: {}", parsed.err().unwrap());
+    }
+
+    /// As a shell would cut it up, in so far as examples need it.
+    fn words_of(text: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+        for c in text.chars() {
+            match (quote, c) {
+                (None, ' ') => words.push(std::mem::take(&mut word)),
+                (None, '\'' | '"') => quote = Some(c),
+                (Some(open), _) if open == c => quote = None,
+                _ => word.push(c),
+            }
+        }
+        words.push(word);
+        words
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! for as long as it lives, so the two are different files.
 
 use crate::failure::Failure;
+use crate::out::progress::Progress;
 use crate::{programs, sys};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
@@ -45,6 +46,7 @@ fn is_absent(error: &io::Error) -> bool {
 /// Starts the supervisor, which starts sessiond, unless `is_there` finds that another starter was
 /// faster. Waits until both are ready. Blocks: nothing else is to be done meanwhile.
 pub(crate) fn start(dirs: &Dirs, is_there: impl Fn() -> bool) -> Result<(), Failure> {
+    let _progress = Progress::new("starting the daemons");
     make_folders(dirs)?;
     let _turn = take_turn(&dirs.run.join("start.lock"))?;
     if is_there() {

@@ -4,6 +4,7 @@
 
 mod api;
 mod args;
+mod complete;
 mod connect;
 mod control;
 mod escape;
@@ -15,6 +16,7 @@ mod out;
 mod place;
 mod programs;
 mod request;
+mod similar;
 mod status_file;
 #[expect(unsafe_code, reason = "what a child does between fork and exec; stdio by number")]
 mod sys;
@@ -27,23 +29,29 @@ mod viewer;
 use crate::args::{Cli, Verb};
 use crate::failure::Failure;
 use crate::out::Say;
-use clap::Parser;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Parses, runs one verb, gives its exit status.
 pub fn run(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
     let argv: Vec<OsString> = argv.into_iter().collect();
-    let cli = match Cli::try_parse_from(&argv) {
+    match complete::answer(&argv) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => return ExitCode::from(args::refuse(&error, &argv)),
+    }
+    let cli = match args::parse(&argv) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(args::refuse(&error, &argv)),
     };
+    out::colour::want(cli.color);
     let say = Say::new(cli.json);
     place::want(cli.place());
     let runs_a_program = cli.verb.as_ref().is_some_and(Verb::runs_a_program);
     match in_runtime(cli, &say) {
         Ok(status) => ExitCode::from(status),
-        Err(failure) => {
+        Err(mut failure) => {
+            similar::policies(&mut failure);
             say.failure(&failure);
             // 1 to 5 could come from the program itself; 125 says that it is ours.
             ExitCode::from(if runs_a_program { 125 } else { failure.status })

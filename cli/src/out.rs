@@ -1,10 +1,14 @@
 //! What goes where: data on standard output, talk on standard error.
 
+pub(crate) mod colour;
+pub(crate) mod progress;
+
 use crate::escape::escape;
 use crate::failure::Failure;
+use progress::Progress;
 use serde::Serialize;
 use serde_json::json;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +20,8 @@ pub(crate) struct Say {
 
 impl Say {
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, colour: io::stderr().is_terminal() && !no_colour() }
+        progress::want(!json);
+        Self { json, colour: colour::on_stderr() }
     }
 
     /// One line for people.
@@ -38,13 +43,28 @@ impl Say {
         }
     }
 
+    /// A sign of life for as long as it lives; nothing else may be said meanwhile.
+    pub(crate) fn progress(&self, text: &str) -> Progress {
+        Progress::new(text)
+    }
+
+    /// The same while some work is done.
+    pub(crate) async fn during<T>(&self, text: &str, work: impl Future<Output = T>) -> T {
+        let _progress = self.progress(text);
+        work.await
+    }
+
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {
             talk(&format!("{}\n", json!({ "error": failure.error, "next": failure.next })));
             return;
         }
         let lines: Vec<String> = failure.error.message.lines().map(escape).collect();
-        talk(&format!("mews: {}\n", lines.join("\n")));
+        let head = if self.colour { colour::Paint::Bad.on("mews:") } else { "mews:".to_owned() };
+        talk(&format!("{head} {}\n", lines.join("\n")));
+        if let Some(similar) = failure.error.details.get(crate::similar::DETAIL) {
+            talk(&format!("  did you mean: {}\n", names(similar)));
+        }
         if let Some(candidates) = failure.error.details.get("candidates") {
             talk(&format!("  candidates: {}\n", names(candidates)));
         }
@@ -68,13 +88,9 @@ pub(crate) fn ask(question: &str) {
     talk(question);
 }
 
-fn no_colour() -> bool {
-    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-}
-
 /// Colours on standard output.
 pub(crate) fn colours() -> bool {
-    io::stdout().is_terminal() && !no_colour()
+    colour::on_stdout()
 }
 
 fn talk(text: &str) {

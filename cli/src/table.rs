@@ -1,11 +1,13 @@
 //! Columns that line up.
 
+use unicode_width::UnicodeWidthStr;
+
 /// Rows under a head, columns as wide as their widest cell, two blanks between them.
 pub(crate) fn render(head: &[&str], rows: &[Vec<String>]) -> String {
-    let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
+    let mut widths: Vec<usize> = head.iter().map(|cell| cell.width()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
+            *width = (*width).max(columns(cell));
         }
     }
     let mut out = line(head.iter().copied(), &widths);
@@ -19,10 +21,18 @@ fn line<'a>(cells: impl Iterator<Item = &'a str>, widths: &[usize]) -> String {
     let mut out = String::new();
     for (cell, width) in cells.zip(widths) {
         out.push_str(cell);
-        let missing = width.saturating_sub(cell.chars().count()) + 2;
+        let missing = width.saturating_sub(columns(cell)) + 2;
         out.extend(std::iter::repeat_n(' ', missing));
     }
     format!("{}\n", out.trim_end())
+}
+
+/// On the screen; what paints a word takes none.
+fn columns(cell: &str) -> usize {
+    let mut parts = cell.split("\x1b[");
+    let first = parts.next().unwrap_or_default().width();
+    let rest = parts.map(|part| part.split_once('m').map_or(part, |(_colour, text)| text).width());
+    first + rest.sum::<usize>()
 }
 
 /// At most `chars` characters, with a mark where something is left out.
@@ -42,6 +52,15 @@ mod tests {
         let rows =
             [vec!["é-1".to_owned(), "x".to_owned()], vec!["longer".to_owned(), String::new()]];
         assert_eq!(render(&["NAME", "S"], &rows), "NAME    S\né-1     x\nlonger\n");
+    }
+
+    #[test]
+    fn colours_take_no_column_and_wide_letters_take_two() {
+        let rows = [
+            vec!["\x1b[32mok\x1b[0m".to_owned(), "x".to_owned()],
+            vec!["日本".to_owned(), "y".to_owned()],
+        ];
+        assert_eq!(render(&["A", "B"], &rows), "A     B\n\x1b[32mok\x1b[0m    x\n日本  y\n");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The operator's own terminal: raw while a program has it, and as it was on every way out.
 
+use crate::out::progress;
 use crate::sys;
 use crate::viewer::modes::Modes;
 use nix::sys::termios::{self, OutputFlags, SetArg, Termios};
@@ -18,6 +19,12 @@ pub(crate) fn size() -> Option<Size> {
     (size.cols > 0 && size.rows > 0).then_some(size)
 }
 
+/// Of the one on standard error, where signs of life go.
+pub(crate) fn size_of_stderr() -> Option<Size> {
+    let size = sys::window_size(io::stderr().as_fd()).ok()?;
+    (size.cols > 0).then_some(size)
+}
+
 /// Raw mode; dropping it brings back what was, also in a panic.
 #[derive(Debug)]
 pub(crate) struct Raw {
@@ -32,6 +39,7 @@ impl Raw {
     pub(crate) fn keys() -> io::Result<Self> {
         let terminal = io::stdin().as_fd().try_clone_to_owned()?;
         let before = termios::tcgetattr(&terminal)?;
+        progress::hush(true);
         let raw = Self { terminal, before, modes: Modes::default() };
         raw.set(OutputFlags::OPOST)?;
         Ok(raw)
@@ -55,6 +63,7 @@ impl Drop for Raw {
         write_soon(&self.modes.undo());
         // A terminal that is gone (SIGHUP) needs nothing any more.
         termios::tcsetattr(&self.terminal, SetArg::TCSANOW, &self.before).ok();
+        progress::hush(false);
     }
 }
 

@@ -3,8 +3,10 @@
 pub(crate) mod archive;
 pub(crate) mod attach;
 pub(crate) mod audit;
+pub(crate) mod cancel;
 pub(crate) mod changes;
 pub(crate) mod checkpoint;
+pub(crate) mod completions;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod end;
@@ -18,9 +20,11 @@ pub(crate) mod label;
 pub(crate) mod limits;
 pub(crate) mod logs;
 pub(crate) mod ls;
+pub(crate) mod man;
 pub(crate) mod pause;
 mod pick;
 pub(crate) mod policy;
+pub(crate) mod prune;
 pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
@@ -28,6 +32,7 @@ pub(crate) mod screen;
 pub(crate) mod send;
 pub(crate) mod shell;
 pub(crate) mod stats;
+pub(crate) mod top;
 pub(crate) mod version;
 pub(crate) mod wait;
 mod watching;
@@ -59,6 +64,7 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Diff(args) => changes::diff(&args, say).await,
         Verb::Apply(args) => changes::apply(&args, say).await,
         Verb::Discard(args) => changes::discard(&args, say).await,
+        Verb::Top(args) => top::run(&args, say).await,
         Verb::Stats(args) => stats::run(&args, say).await,
         Verb::Limits(args) => limits::run(&args, say).await,
         Verb::Grants(args) => grants::run(args, say).await,
@@ -66,11 +72,15 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::Rename(args) => rename::run(&args, say).await,
         Verb::Label(args) => label::run(&args, say).await,
         Verb::Archive(args) => archive::run(&args, say).await,
+        Verb::Cancel(args) => cancel::run(&args, say).await,
         Verb::End(args) => end::run(&args, say).await,
         Verb::Rm(args) => rm::run(&args, say).await,
+        Verb::Prune(args) => prune::run(&args, say).await,
         Verb::Policy(args) => policy::run(&args, say),
         Verb::Doctor(args) => doctor::run(&args, say).await,
         Verb::Version(args) => version::run(&args, say).await,
+        Verb::Completions(args) => completions::run(&args, say),
+        Verb::Man(args) => man::run(&args, say),
         Verb::Daemon(args) => daemon::run(&args, say).await,
     }
 }

@@ -10,7 +10,7 @@ pub(crate) mod modes;
 mod others;
 mod pipes;
 mod screen;
-mod stdio;
+pub(crate) mod stdio;
 mod stream;
 
 use crate::control::Control;

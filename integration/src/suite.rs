@@ -6,6 +6,7 @@ mod capabilities;
 pub(crate) mod checkpoint;
 mod errors;
 mod escape;
+mod everyday;
 mod exec;
 mod exit;
 pub(crate) mod faults;
@@ -41,6 +42,7 @@ pub(crate) fn all() -> Vec<Test> {
         packaging::tests(),
         capabilities::tests(),
         errors::tests(),
+        everyday::tests(),
         restart::tests(),
         upgrade::tests(),
         suspend::tests(),

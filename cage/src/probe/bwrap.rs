@@ -1,6 +1,6 @@
 //! The program that makes the namespaces: there, ours to trust, with the options that we use.
 
-use super::{Check, State, timed};
+use super::{Check, State, kernel, timed};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -90,7 +90,7 @@ pub(super) fn checks() -> Vec<Check> {
             None => check,
         }];
     }
-    vec![version_and_options(), namespaces(), fresh_proc()]
+    vec![version_and_options(), namespaces(), apparmor(), fresh_proc(), loopback()]
 }
 
 fn version_and_options() -> Check {
@@ -117,17 +117,73 @@ fn missing_options(help: &str) -> Vec<&'static str> {
 }
 
 fn namespaces() -> Check {
-    let mend = "sysctl kernel.unprivileged_userns_clone=1; on Ubuntu also \
-                kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for bwrap";
-    attempt("userns", "an ordinary user can make all namespaces", &["--disable-userns"])
-        .unwrap_or_else(|why| {
+    attempt("userns", "an ordinary user can make all namespaces", &ALL_OF_THEM).unwrap_or_else(
+        |why| {
             let what = format!("an ordinary user cannot make namespaces: {why}");
-            Check::new("userns", State::Fail, what).mend(mend)
-        })
+            Check::new("userns", State::Fail, what).mend(mend_namespaces(kernel::apparmor()))
+        },
+    )
+}
+
+const ALL_OF_THEM: [&str; 3] = ["--unshare-all", "--unshare-user", "--disable-userns"];
+
+/// What Ubuntu and others let AppArmor allow, program by program.
+const PROFILE: &str =
+    "abi <abi/4.0>,\\nprofile bwrap /usr/bin/bwrap flags=(unconfined) { userns, }\\n";
+
+fn mend_namespaces(apparmor: kernel::AppArmor) -> String {
+    match apparmor {
+        kernel::AppArmor::Restricts => format!(
+            "AppArmor lets only programs with a profile make them: \
+             printf '{PROFILE}' > /etc/apparmor.d/bwrap; apparmor_parser -r /etc/apparmor.d/bwrap"
+        ),
+        kernel::AppArmor::Lets => match kernel::userns_allowed() {
+            Err(file) if file.starts_with("/proc/sys/") => {
+                let name = file.trim_start_matches("/proc/sys/").replace('/', ".");
+                let value = if name.ends_with("clone") { "1" } else { "15000" };
+                format!("sysctl {name}={value}")
+            }
+            Err(why) => format!("a kernel with CONFIG_USER_NS ({why})"),
+            Ok(()) => {
+                "in a container: it must be allowed to make user namespaces, and its seccomp \
+                       filter too; or run mews outside of it"
+                    .to_owned()
+            }
+        },
+    }
+}
+
+/// Whether AppArmor holds bwrap back, whom everything here depends on.
+fn apparmor() -> Check {
+    match kernel::apparmor() {
+        kernel::AppArmor::Lets => {
+            Check::new("apparmor", State::Ok, "does not restrict user namespaces")
+        }
+        kernel::AppArmor::Restricts => {
+            let good = "restricts user namespaces, and lets bwrap make them";
+            attempt("apparmor", good, &ALL_OF_THEM).unwrap_or_else(|why| {
+                let what =
+                    format!("restricts user namespaces, and has no profile for bwrap: {why}");
+                let mend = mend_namespaces(kernel::AppArmor::Restricts);
+                Check::new("apparmor", State::Fail, what).mend(mend)
+            })
+        }
+    }
+}
+
+/// bwrap sets it up itself, and fails where it cannot.
+fn loopback() -> Check {
+    let good = "a new network namespace has a loopback that works";
+    attempt("loopback", good, &["--unshare-user", "--unshare-net"]).unwrap_or_else(|why| {
+        let what = format!("a new network namespace gets no loopback: {why}");
+        let mend = "in a container: it must be allowed to use netlink; or run mews outside of it";
+        Check::new("loopback", State::Fail, what).mend(mend)
+    })
 }
 
 fn fresh_proc() -> Check {
-    attempt("proc", "a cage gets a /proc of its own", &["--proc", "/proc"]).unwrap_or_else(|why| {
+    let options = [&ALL_OF_THEM[..2], &["--proc", "/proc"]].concat();
+    attempt("proc", "a cage gets a /proc of its own", &options).unwrap_or_else(|why| {
         let what = format!("a cage cannot have a /proc of its own: {why}");
         let mend = "something mounted over parts of /proc (a container?): run mews outside of it, \
                     or start the container with an unmasked /proc";
@@ -138,8 +194,9 @@ fn fresh_proc() -> Check {
 /// `true` in the barest cage, as somebody who is not root.
 fn attempt(name: &str, good: &str, options: &[&str]) -> Result<Check, String> {
     let mut command = Command::new(BWRAP);
-    command.args(["--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--ro-bind", "/", "/"]);
-    command.args(options).args(["--", "/bin/true"]).current_dir("/");
+    // What is mounted over the root comes behind it.
+    command.args(["--cap-drop", "ALL", "--ro-bind", "/", "/"]).args(options);
+    command.args(["--", "/bin/true"]).current_dir("/");
     if nix::unistd::geteuid().is_root() {
         command.uid(NOBODY_OF_OURS).gid(NOBODY_OF_OURS);
     }
@@ -153,6 +210,17 @@ fn attempt(name: &str, good: &str, options: &[&str]) -> Result<Check, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_apparmor_restricts_the_profile_is_said() {
+        let mend = mend_namespaces(kernel::AppArmor::Restricts);
+        assert!(
+            mend.contains("profile bwrap /usr/bin/bwrap") && mend.contains("userns,"),
+            "{mend}"
+        );
+        assert!(mend.contains("apparmor_parser -r"), "{mend}");
+        assert!(!mend_namespaces(kernel::AppArmor::Lets).contains("apparmor"));
+    }
 
     #[test]
     fn options_are_looked_for_as_words() {

@@ -32,6 +32,20 @@ pub(super) fn userns_allowed() -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Since Ubuntu 23.10: only programs with a profile that says so make user namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AppArmor {
+    Lets,
+    Restricts,
+}
+
+pub(super) fn apparmor() -> AppArmor {
+    match number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") {
+        Some(1..) => AppArmor::Restricts,
+        Some(0) | None => AppArmor::Lets,
+    }
+}
+
 pub(super) fn has_seccomp() -> bool {
     read("/proc/sys/kernel/seccomp/actions_avail").split_whitespace().any(|word| word == "errno")
 }
@@ -104,7 +118,7 @@ fn inotify() -> Check {
     Check::new("inotify", State::Warn, what).mend("sysctl fs.inotify.max_user_instances=512")
 }
 
-fn read(path: &str) -> String {
+pub(super) fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 

@@ -17,6 +17,8 @@ use wire::{AttachOptions, ErrorCode, Exit, History, Join, PtyId, View};
 const TRIES: u32 = 5;
 /// How long the end of a program may take to be told when its stream was lost.
 const END_MS: u64 = 1_000;
+/// Lines above the screen, where nobody says how many.
+const SCROLLBACK: u32 = 1000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -45,6 +47,19 @@ pub(crate) struct Args {
     scrollback: History,
     #[command(flatten)]
     keys: Keys,
+}
+
+impl Args {
+    /// As `mews attach ID` would be.
+    pub(super) fn to(id: String) -> Self {
+        Self {
+            id: Some(id),
+            take: false,
+            observe: false,
+            scrollback: History::Lines(SCROLLBACK),
+            keys: Keys { detach_keys: crate::viewer::keys::DEFAULT.to_owned() },
+        }
+    }
 }
 
 pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {

@@ -62,7 +62,9 @@ pub(crate) struct Discard {
 pub(crate) async fn diff(args: &Diff, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     let found = api.resolve(&args.id).await?;
-    let changes: Changes = api.get(&format!("/sessions/{}/diff", found.session)).await?;
+    let text = format!("comparing {} with your folder", escape(&found.name));
+    let path = format!("/sessions/{}/diff", found.session);
+    let changes: Changes = say.during(&text, api.get(&path)).await?;
     if say.json {
         out::json_line(&changes)?;
     } else {
@@ -89,7 +91,10 @@ async fn settle(id: &str, verb: &str, paths: &[PathBuf], say: &Say) -> Result<u8
     let paths = paths.iter().map(|path| Arg::from(path.as_os_str())).collect();
     let path = format!("/sessions/{}/{verb}", found.session);
     // Twice is the same as once: what is done is no change any more.
-    let settled: LayerDone = api.post(&path, &LayerPaths { paths }, Repeat::Safe).await?;
+    let doing = if verb == "apply" { "applying" } else { "discarding" };
+    let text = format!("{doing} what {} has changed", escape(&found.name));
+    let body = LayerPaths { paths };
+    let settled: LayerDone = say.during(&text, api.post(&path, &body, Repeat::Safe)).await?;
     if say.json {
         out::json_line(&settled)?;
     } else {

@@ -85,7 +85,8 @@ pub(crate) async fn take(args: &Take, say: &Say) -> Result<u8, Failure> {
     let found = api.resolve(&args.id).await?;
     let body = TakeCheckpoint { note: args.note.clone(), resume: args.resume };
     let path = format!("/sessions/{}/checkpoints", found.session);
-    let taken: CheckpointView = api.post(&path, &body, Repeat::Never).await?;
+    let text = format!("keeping the state of {}", escape(&found.name));
+    let taken: CheckpointView = say.during(&text, api.post(&path, &body, Repeat::Never)).await?;
     if say.json {
         out::json_line(&taken)?;
         return Ok(0);
@@ -172,7 +173,8 @@ pub(crate) async fn rollback(args: &Back, say: &Say) -> Result<u8, Failure> {
     let checkpoints = listed(&api, found.session).await?;
     let checkpoint = choose(&checkpoints, args.checkpoint.as_deref(), &name)?;
     let path = format!("/sessions/{}/checkpoints/{}", found.session, checkpoint.id);
-    let preview: Changes = api.get(&format!("{path}/diff")).await?;
+    let preview: Changes =
+        say.during("looking at what would change", api.get(&format!("{path}/diff"))).await?;
     if args.dry_run {
         changes::print(&preview, say)?;
         if preview.changes.is_empty() {
@@ -188,7 +190,9 @@ pub(crate) async fn rollback(args: &Back, say: &Say) -> Result<u8, Failure> {
         changes::confirm(&question, "--yes")?;
     }
     let body = Rollback { confirm: true, restart: args.restart };
-    let back: RolledBack = api.post(&format!("{path}/rollback"), &body, Repeat::Never).await?;
+    let text = format!("bringing {name} back to {}", checkpoint.id.short());
+    let path = format!("{path}/rollback");
+    let back: RolledBack = say.during(&text, api.post(&path, &body, Repeat::Never)).await?;
     if say.json {
         out::json_line(&back)?;
         return Ok(0);

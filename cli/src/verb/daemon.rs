@@ -13,8 +13,14 @@ use wire::supervisor::{ShutdownAnswer, ShutdownCages};
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Args {
     /// Start them if they do not run; every other verb does so by itself
+    #[command(after_help = "Examples:\n  mews daemon start")]
     Start,
     /// Stop them; refused while cages live, unless told what becomes of those
+    #[command(after_help = "\
+Examples:
+  mews daemon stop
+  mews daemon stop --leave        cages run on, and the next start finds them
+  mews daemon stop --kill         kill all cages first")]
     Stop {
         /// Cages run on; the next start finds them
         #[arg(long, conflicts_with = "kill")]
@@ -24,8 +30,13 @@ pub(crate) enum Args {
         kill: bool,
     },
     /// Stop and start them, after another mews was installed; cages run on
+    #[command(after_help = "Examples:\n  mews daemon restart")]
     Restart,
     /// Which run, of which build, and which cages another build serves
+    #[command(after_help = "\
+Examples:
+  mews daemon status
+  mews daemon status --json | jq -r .socket")]
     Status,
 }
 
@@ -47,7 +58,7 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
 
 async fn start(say: &Say) -> Result<u8, Failure> {
     let api = Api::starting();
-    api.ready().await?;
+    say.during("starting the daemons", api.ready()).await?;
     report(&api, say).await
 }
 
@@ -56,7 +67,9 @@ async fn restart(say: &Say) -> Result<u8, Failure> {
     // What is to be started is looked for before anything is stopped.
     programs::find("mews-supervisor")?;
     programs::find("mews-sessiond")?;
-    let answer = stop_them(&Api::new(), ShutdownCages::Leave).await?;
+    let api = Api::new();
+    let work = stop_them(&api, ShutdownCages::Leave);
+    let answer = say.during("stopping the daemons; cages run on", work).await?;
     if let Some(ShutdownAnswer { living }) = answer.filter(|answer| answer.living > 0) {
         say.note(&format!("restarted; {} ran on", cages_words(living)));
     }
@@ -97,7 +110,8 @@ async fn report(api: &Api, say: &Say) -> Result<u8, Failure> {
 }
 
 async fn stop(cages: ShutdownCages, say: &Say) -> Result<u8, Failure> {
-    let Some(answer) = stop_them(&Api::new(), cages).await? else {
+    let api = Api::new();
+    let Some(answer) = say.during("stopping the daemons", stop_them(&api, cages)).await? else {
         say.note("no daemon is running");
         return Ok(0);
     };

@@ -1,7 +1,11 @@
-//! `mews doctor`: what this host can enforce, with a real cage at the end.
+//! `mews doctor`: what this host can enforce, with a real cage at the end, and what that makes of each
+//! shipped policy.
+
+mod policies;
 
 use crate::escape::escape;
 use crate::failure::Failure;
+use crate::out::colour::Paint;
 use crate::out::{self, Say};
 use crate::{place, programs};
 use cage::host_policy;
@@ -9,27 +13,46 @@ use cage::probe::{Check, State, report};
 use wire::dirs::Dirs;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit status: 0 if cages can be had here, 1 if not.")]
+#[command(after_help = "\
+Everything is found out by doing it, each with a time limit, and ends with a real cage. Then each shipped
+policy is planned: what of it would be enforced, by weaker means, or absent, and whether
+it would refuse to start. With --json: an object for each check, then one for each policy with all walls.
+
+Exit status: 0 if cages can be had here, 1 if not.
+
+Examples:
+  mews doctor
+  mews doctor --json | jq -r 'select(.state != \"ok\") | .name'")]
 pub(crate) struct Args {}
 
 pub(crate) async fn run(_args: &Args, say: &Say) -> Result<u8, Failure> {
     let cage_init = programs::find("mews-cage-init").ok();
     let setting = std::env::var("MEWS_CGROUP_PARENT").unwrap_or_else(|_unset| "auto".to_owned());
-    let mut checks = report(cage_init.as_deref(), &setting);
+    let mut checks = said(say, "looking at this host", || report(cage_init.as_deref(), &setting));
     checks.extend(host_policy());
-    checks.push(trial(say).await);
+    checks.push(say.during("starting a cage", trial(say)).await);
     let failed = checks.iter().any(|check| check.state == State::Fail);
-    for check in &checks {
-        if say.json {
-            out::json_line(check)?;
-        } else {
-            out::data(&line(check))?;
-        }
+    let policies = said(say, "making plans", || policies::all(&setting))?;
+    if say.json {
+        checks.iter().try_for_each(out::json_line)?;
+        policies.iter().try_for_each(out::json_line)?;
+    } else {
+        let colours = out::colours();
+        let lines: String = checks.iter().map(|check| line(check, colours)).collect();
+        out::data(&lines)?;
+        out::data("\nWhat each shipped policy would enforce here:\n")?;
+        out::data(&policies.iter().map(|policy| policy.lines(colours)).collect::<String>())?;
     }
     if failed {
         say.note("cages cannot be had on this host until the failures above are mended");
     }
     Ok(u8::from(failed))
+}
+
+/// The same with a sign of life.
+fn said<T>(say: &Say, text: &str, work: impl FnOnce() -> T) -> T {
+    let _progress = say.progress(text);
+    work()
 }
 
 /// Where root serves others too: whether its file is believed, and says what was meant.
@@ -69,15 +92,39 @@ async fn trial(say: &Say) -> Check {
     }
 }
 
-fn line(check: &Check) -> String {
-    let word = match check.state {
-        State::Ok => "ok  ",
-        State::Warn => "warn",
-        State::Fail => "FAIL",
-    };
+fn line(check: &Check, colours: bool) -> String {
+    let word = word(check.state, colours);
     let mut line = format!("{word}  {:<20} {}\n", escape(&check.name), escape(&check.what));
     if let Some(mend) = &check.mend {
         line.push_str(&format!("      {:<20} mend: {}\n", "", escape(mend)));
     }
     line
+}
+
+fn word(state: State, colours: bool) -> String {
+    let (paint, word) = match state {
+        State::Ok => (Paint::Good, "ok  "),
+        State::Warn => (Paint::Warn, "warn"),
+        State::Fail => (Paint::Bad, "FAIL"),
+    };
+    paint.when(colours, word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_state_name_what_and_how_to_mend_it() {
+        let check = Check {
+            name: "memfd".to_owned(),
+            state: State::Warn,
+            what: "no\x1b[2J".to_owned(),
+            mend: Some("sysctl x=1".to_owned()),
+        };
+        let shown = line(&check, false);
+        assert!(shown.starts_with("warn  memfd                no\\u{1b}[2J\n"), "{shown}");
+        assert!(shown.ends_with("mend: sysctl x=1\n"), "{shown}");
+        assert!(line(&check, true).starts_with("\x1b[33mwarn\x1b[0m  memfd"));
+    }
 }

@@ -23,7 +23,8 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     for id in &args.ids {
         let found = api.resolve(id).await?;
-        let view = match end(&api, found.session).await {
+        let text = format!("ending {}", escape(&found.name));
+        let view = match say.during(&text, end(&api, found.session)).await {
             Err(failure) if failure.is(ErrorCode::Gone) => {
                 return Err(failure.next(format!("mews rm {}", found.name)));
             }

@@ -2,6 +2,7 @@
 
 use super::attach::terminal_of;
 use crate::api::Api;
+use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::Say;
 use nix::sys::signal::Signal;
@@ -34,7 +35,8 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
                 other => other?,
             },
             None => {
-                api.kill(found.session, cage).await?;
+                let text = format!("killing {}", escape(&found.name));
+                say.during(&text, api.kill(found.session, cage)).await?;
                 say.note(&format!("killed {}", found.name));
             }
         }

@@ -4,6 +4,7 @@ use crate::api::Api;
 use crate::escape::{command, escape};
 use crate::failure::Failure;
 use crate::http::encode;
+use crate::out::colour::Paint;
 use crate::out::{self, Say};
 use crate::table::{cut, render};
 use crate::time::{age, now_ms};
@@ -63,7 +64,7 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
         });
         return Ok(0);
     }
-    out::data(&table(&sessions, now_ms()))?;
+    out::data(&table(&sessions, now_ms(), out::colours()))?;
     Ok(0)
 }
 
@@ -79,7 +80,7 @@ async fn sessions(query: &str) -> Result<Vec<SessionView>, Failure> {
 }
 
 /// All pages.
-async fn listed(api: &Api, query: &str) -> Result<Vec<SessionView>, Failure> {
+pub(crate) async fn listed(api: &Api, query: &str) -> Result<Vec<SessionView>, Failure> {
     let mut path = format!("/sessions?{query}");
     let mut found = Vec::new();
     loop {
@@ -112,13 +113,15 @@ pub(crate) async fn overview(say: &Say) -> Result<u8, Failure> {
     if living.is_empty() {
         out::data("Nothing is running.\n")?;
     } else {
-        out::data(&table(&living, now_ms()))?;
+        out::data(&table(&living, now_ms(), out::colours()))?;
     }
     out::data(
         "
   mews run -- CMD     run a command in a cage in this folder; without CMD: a shell
-  mews attach NAME    come back to it, from any terminal
-  mews --help         everything else
+  mews attach NAME    come back to it, from any terminal; ctrl-\\ ctrl-d leaves it again
+  mews end NAME       end it; what it printed and changed is kept
+
+  mews top shows all of it as it runs; mews --help shows everything else
 ",
     )?;
     Ok(0)
@@ -134,9 +137,10 @@ fn is_living(session: &SessionView) -> bool {
     }
 }
 
-fn table(sessions: &[SessionView], now_ms: i64) -> String {
+fn table(sessions: &[SessionView], now_ms: i64, colours: bool) -> String {
     let mut head = vec!["NAME", "STATE", "POLICY", "COMMAND", "AGE", "EXIT", "ID"];
-    let mut rows: Vec<Vec<String>> = sessions.iter().map(|session| row(session, now_ms)).collect();
+    let row = |session| row(session, now_ms, colours);
+    let mut rows: Vec<Vec<String>> = sessions.iter().map(row).collect();
     // An admin sees those of others too.
     if sessions.windows(2).any(|two| matches!(two, [one, other] if one.uid != other.uid)) {
         head.insert(1, "USER");
@@ -147,16 +151,17 @@ fn table(sessions: &[SessionView], now_ms: i64) -> String {
     render(&head, &rows)
 }
 
-fn user(uid: u32) -> String {
+pub(super) fn user(uid: u32) -> String {
     let account = nix::unistd::User::from_uid(uid.into()).ok().flatten();
     account.map_or_else(|| uid.to_string(), |account| escape(&account.name))
 }
 
-fn row(session: &SessionView, now_ms: i64) -> Vec<String> {
+fn row(session: &SessionView, now_ms: i64, colours: bool) -> Vec<String> {
     let run = session.runs.last();
+    let state = if session.archived { "archived" } else { state(session) };
     vec![
         escape(&session.name),
-        state(session).to_owned(),
+        paint(state).map_or_else(|| state.to_owned(), |paint| paint.when(colours, state)),
         run.map_or_else(|| "-".to_owned(), |run| cut(&escape(&run.policy), 20)),
         run.map_or_else(|| "-".to_owned(), |run| cut(&command(&run.argv), 40)),
         age(now_ms - session.created_at_ms),
@@ -173,7 +178,18 @@ pub(crate) fn state(session: &SessionView) -> &'static str {
     state_word(session.state)
 }
 
-fn state_word(state: SessionState) -> &'static str {
+/// How a state looks, if it looks like anything.
+pub(super) fn paint(state: &str) -> Option<Paint> {
+    match state {
+        "running" => Some(Paint::Good),
+        "paused" | "queued" => Some(Paint::Warn),
+        "failed" | "unreachable" => Some(Paint::Bad),
+        "ended" | "archived" => Some(Paint::Back),
+        _idle => None,
+    }
+}
+
+pub(super) fn state_word(state: SessionState) -> &'static str {
     match state {
         SessionState::Idle => "idle",
         SessionState::Running => "running",
@@ -256,10 +272,19 @@ mod tests {
     #[test]
     fn whose_is_said_where_there_are_several() {
         let mut sessions = [session("a-1", &["a"], None), session("b-1", &["b"], None)];
-        assert!(!table(&sessions, 0).contains("USER"));
+        assert!(!table(&sessions, 0, false).contains("USER"));
         sessions[1].uid = 4_000_000_000;
-        let shown = table(&sessions, 0);
+        let shown = table(&sessions, 0, false);
         assert!(shown.contains("USER") && shown.contains("4000000000"), "{shown}");
+    }
+
+    #[test]
+    fn states_are_painted_where_colours_are_and_columns_stay() {
+        let mut sessions = [session("a-1", &["a"], None), session("b-1", &["b"], None)];
+        sessions[1].archived = true;
+        let shown = table(&sessions, 0, true);
+        assert!(shown.contains("\x1b[32mrunning\x1b[0m   shell"), "{shown:?}");
+        assert!(shown.contains("\x1b[2marchived\x1b[0m  shell"), "{shown:?}");
     }
 
     #[test]
@@ -279,7 +304,7 @@ mod tests {
             session("hog", &["hog"], Some(exit(None, Some(9), Cause::Oom))),
         ];
         assert_eq!(
-            table(&sessions, 61_000),
+            table(&sessions, 61_000, false),
             "\
 NAME  STATE    POLICY  COMMAND         AGE  EXIT         ID
 sh-1  ended    shell   sh -c 'exit 7'  1m   7            ABCDEF

@@ -36,7 +36,9 @@ pub(crate) async fn pause(args: &Pause, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     for id in &args.ids {
         let found = api.resolve(id).await?;
-        told(say, "paused", &api.pause(found.session).await?)?;
+        let text = format!("pausing {}", escape(&found.name));
+        let view = say.during(&text, api.pause(found.session)).await?;
+        told(say, "paused", &view)?;
     }
     Ok(0)
 }
@@ -45,7 +47,9 @@ pub(crate) async fn resume(args: &Resume, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     for id in &args.ids {
         let found = api.resolve(id).await?;
-        told(say, "resumed", &api.resume(found.session).await?)?;
+        let text = format!("resuming {}", escape(&found.name));
+        let view = say.during(&text, api.resume(found.session)).await?;
+        told(say, "resumed", &view)?;
     }
     Ok(0)
 }

@@ -13,8 +13,12 @@ use wire::PolicySource;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Args {
     /// Names, and where each comes from
+    #[command(
+        after_help = "Examples:\n  mews policy list\n  mews policy list --json | jq -r .name"
+    )]
     List,
     /// The text of one
+    #[command(after_help = "Examples:\n  mews policy show shell\n  mews policy show ci > my.toml")]
     Show {
         /// A name, or a file
         policy: String,
@@ -56,6 +60,15 @@ fn list(say: &Say) -> Result<u8, Failure> {
         .collect();
     out::data(&render(&["NAME", "FROM"], &rows))?;
     Ok(0)
+}
+
+/// What `--policy` takes, files apart.
+pub(crate) fn names() -> Vec<String> {
+    let presets = preset_names().into_iter().map(str::to_owned);
+    let mut names: Vec<String> = presets.chain(files().into_iter().map(|(name, _)| name)).collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// Policies that people wrote; they go before presets of the same name.

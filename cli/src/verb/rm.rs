@@ -26,14 +26,16 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     for id in &args.ids {
         let found = api.resolve(id).await?;
         if args.force {
-            match end(&api, found.session).await {
+            let text = format!("ending {}", escape(&found.name));
+            match say.during(&text, end(&api, found.session)).await {
                 // It has ended already.
                 Err(failure) if failure.is(ErrorCode::Gone) => {}
                 other => drop(other?),
             }
         }
         let path = format!("/sessions/{}?confirm=true&purge=true", found.session);
-        match api.delete(&path).await {
+        let text = format!("removing {}", escape(&found.name));
+        match say.during(&text, api.delete(&path)).await {
             Err(failure) if failure.status == 5 && failure.next.is_none() => {
                 return Err(failure.next(format!("mews end {0}; mews rm {0}", found.name)));
             }

@@ -23,6 +23,9 @@ use wire::{
     SpawnSpec,
 };
 
+/// Where a host is slow.
+const BUILDING: &str = "building the cage";
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit status: the command's own; 128+n killed by signal n; 124 time limit; 125 mews or the cage
@@ -109,6 +112,7 @@ async fn with_daemons(args: &Args, say: &Say, names: &mut RunNames) -> Result<Ou
     let api = Arc::new(Api::starting());
     let mut ends = signals()?;
     let work = start(args, job.request(), &api, &job.folder, names);
+    let work = say.during(BUILDING, work);
     let (started, signal) = undisturbed(work, &mut ends).await.map_err(|_signal| cancelled())?;
     let started = started?;
     *names = RunNames {
@@ -210,8 +214,9 @@ async fn alone_with(
     say: &Say,
 ) -> Result<Outcome, Failure> {
     let mut ends = signals()?;
-    let (spawned, signal) =
-        undisturbed(oneshot.spawn(spec), &mut ends).await.map_err(|_signal| cancelled())?;
+    let (spawned, signal) = undisturbed(say.during(BUILDING, oneshot.spawn(spec)), &mut ends)
+        .await
+        .map_err(|_signal| cancelled())?;
     let spawned = spawned?;
     if let Some(signal) = signal {
         return Ok(Outcome { watched: by_signal(signal), enforced: spawned.enforced });
@@ -369,7 +374,7 @@ pub(crate) async fn trial(say: &Say) -> Result<Enforced, Failure> {
 }
 
 /// A workspace for the trial, gone when dropped.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
@@ -377,7 +382,7 @@ impl Drop for Scratch {
     }
 }
 
-fn tempdir() -> Result<Scratch, Failure> {
+pub(super) fn tempdir() -> Result<Scratch, Failure> {
     let path = std::env::temp_dir().join(format!("mews-doctor-{}", RunId::new()));
     std::fs::create_dir(&path)
         .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))?;

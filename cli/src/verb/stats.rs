@@ -83,8 +83,13 @@ async fn living(api: &Api) -> Result<Vec<SessionView>, Failure> {
     }
 }
 
+/// As the daemons say it.
+pub(super) async fn asked(api: &Api, session: SessionId, cage: CageId) -> Result<Stats, Failure> {
+    api.get(&format!("/sessions/{session}/cages/{cage}/stats")).await
+}
+
 async fn of(api: &Api, session: &SessionView, cage: CageId) -> Result<Of, Failure> {
-    let stats = api.get(&format!("/sessions/{}/cages/{cage}/stats", session.id)).await?;
+    let stats = asked(api, session.id, cage).await?;
     let phase = session.cages.iter().find(|view| view.id == cage).map(|view| view.phase);
     Ok(Of {
         name: session.name.clone(),

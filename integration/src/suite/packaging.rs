@@ -46,6 +46,16 @@ fn layout(sandbox: &Sandbox) -> anyhow::Result<()> {
         let mode = if is_closed { 0o711 } else { 0o755 };
         ensure!((facts.uid(), facts.mode() & 0o7777) == (0, mode), "{name}");
     }
+    for shared in [
+        "man/man1/mews.1",
+        "man/man1/mews-run.1",
+        "bash-completion/completions/mews",
+        "zsh/vendor-completions/_mews",
+        "fish/vendor_completions.d/mews.fish",
+    ] {
+        let facts = std::fs::metadata(root.join("usr/share").join(shared))?;
+        ensure!(facts.len() > 0 && facts.mode() & 0o777 == 0o644, "{shared}");
+    }
     let mews = root.join("usr/bin/mews");
     for options in [&["--no-daemon"][..], &[]] {
         let mut command = Command::new(&mews);
