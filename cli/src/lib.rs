@@ -44,6 +44,7 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
     match in_runtime(cli, &say) {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
+            let failure = failure.or_help(|| args::help(&argv));
             say.failure(&failure);
             // 1 to 5 could come from the program itself; 125 says that it is ours.
             ExitCode::from(if runs_a_program { 125 } else { failure.status })

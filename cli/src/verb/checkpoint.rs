@@ -85,7 +85,11 @@ pub(crate) async fn take(args: &Take, say: &Say) -> Result<u8, Failure> {
     let found = api.resolve(&args.id).await?;
     let body = TakeCheckpoint { note: args.note.clone(), resume: args.resume };
     let path = format!("/sessions/{}/checkpoints", found.session);
-    let taken: CheckpointView = api.post(&path, &body, Repeat::Never).await?;
+    let taken: Result<CheckpointView, Failure> = api.post(&path, &body, Repeat::Never).await;
+    let taken = taken.map_err(|failure| match failure.is(ErrorCode::Gone) {
+        true => failure.next(format!("mews checkpoints {}", found.name)),
+        false => failure,
+    })?;
     if say.json {
         out::json_line(&taken)?;
         return Ok(0);

@@ -4,6 +4,7 @@ use crate::api::Api;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::{self, Say};
+use wire::ErrorCode;
 use wire::api::SessionView;
 
 #[derive(Debug, clap::Args)]
@@ -36,7 +37,8 @@ pub(crate) async fn pause(args: &Pause, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     for id in &args.ids {
         let found = api.resolve(id).await?;
-        told(say, "paused", &api.pause(found.session).await?)?;
+        let paused = api.pause(found.session).await;
+        told(say, "paused", &paused.map_err(|failure| nothing_runs(failure, &found.name))?)?;
     }
     Ok(0)
 }
@@ -45,9 +47,18 @@ pub(crate) async fn resume(args: &Resume, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     for id in &args.ids {
         let found = api.resolve(id).await?;
-        told(say, "resumed", &api.resume(found.session).await?)?;
+        let resumed = api.resume(found.session).await;
+        told(say, "resumed", &resumed.map_err(|failure| nothing_runs(failure, &found.name))?)?;
     }
     Ok(0)
+}
+
+/// It has ended, or does not stand still: what it does is to be looked at.
+fn nothing_runs(failure: Failure, name: &str) -> Failure {
+    if failure.is(ErrorCode::Gone) || failure.is(ErrorCode::Conflict) {
+        return failure.next(format!("mews inspect {name}"));
+    }
+    failure
 }
 
 fn told(say: &Say, done: &str, view: &SessionView) -> Result<(), Failure> {
