@@ -12,6 +12,7 @@ pub(crate) mod faults;
 mod grants;
 mod hostile;
 mod limits;
+mod mistakes;
 mod operators;
 mod packaging;
 mod restart;
@@ -20,6 +21,7 @@ mod stopper;
 mod suspend;
 mod system;
 pub(crate) mod terminal;
+mod tour;
 mod upgrade;
 mod users;
 mod viewers;
@@ -41,6 +43,8 @@ pub(crate) fn all() -> Vec<Test> {
         packaging::tests(),
         capabilities::tests(),
         errors::tests(),
+        mistakes::tests(),
+        tour::tests(),
         restart::tests(),
         upgrade::tests(),
         suspend::tests(),
