@@ -201,28 +201,75 @@ fn with_habit(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Prints what clap has to say; the exit status that goes with it.
+/// Says what clap has to say, in the words and the form of every other failure; the exit status that
+/// goes with it.
 pub(crate) fn refuse(error: &clap::Error, argv: &[OsString]) -> u8 {
-    let status = status(error.kind(), argv);
-    if status != 0 && ours(argv).any(|word| word == "--json") {
-        let text = error.render().to_string();
-        let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
-        Say::new(true).failure(&Failure::usage(text).next("mews --help"));
-        return status;
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Standard output may be closed; the status says the same.
+        drop(error.print());
+        return 0;
     }
-    // Standard output or error may be closed; the status says the same.
-    drop(error.print());
-    status
+    let wants_json = ours(argv).any(|word| word == "--json");
+    Say::new(wants_json).failure(&Failure::usage(words(error, argv)).next(next(error, argv)));
+    if names_a_program(argv) { 125 } else { 2 }
 }
 
-fn status(kind: ErrorKind, argv: &[OsString]) -> u8 {
-    if matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        0
-    } else if names_a_program(argv) {
-        125
-    } else {
-        2
+/// Its message and its tip; the whole usage only where something is missing.
+fn words(error: &clap::Error, argv: &[OsString]) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let (typed, verb) = typed(argv);
+        let which: Vec<&str> = verb.get_subcommands().map(clap::Command::get_name).collect();
+        return format!("{typed}: say which of them: {}", which.join(", "));
     }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
+    let is_said = |line: &&str| {
+        !line.trim().is_empty()
+            && !line.starts_with("For more information")
+            && (is_missing || !line.starts_with("Usage:"))
+    };
+    text.lines().filter(is_said).map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// The same with the verb that was meant, or the help of the one that was typed.
+fn next(error: &clap::Error, argv: &[OsString]) -> String {
+    let wrong = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => word.as_str(),
+        _other => return help(argv),
+    };
+    let meant = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(near)) => near.first().map(String::as_str),
+        _other => None,
+    };
+    let Some(meant) = meant else { return help(argv) };
+    let mut right: Vec<String> =
+        argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(word) = right.iter_mut().skip(1).find(|word| *word == wrong) {
+        meant.clone_into(word);
+    }
+    if let Some(first) = right.first_mut() {
+        "mews".clone_into(first);
+    }
+    crate::escape::command(&right)
+}
+
+/// `mews VERB --help`, of the verb that was typed.
+pub(crate) fn help(argv: &[OsString]) -> String {
+    typed(argv).0 + " --help"
+}
+
+/// How much of it is a verb, and which.
+fn typed(argv: &[OsString]) -> (String, clap::Command) {
+    let mut command = Cli::command();
+    let mut words = "mews".to_owned();
+    for word in argv.iter().skip(1).filter(|word| !word.to_string_lossy().starts_with('-')) {
+        let Some(verb) = command.find_subcommand(word) else { break };
+        words.push(' ');
+        words.push_str(verb.get_name());
+        command = verb.clone();
+    }
+    (words, command)
 }
 
 fn names_a_program(argv: &[OsString]) -> bool {
@@ -233,7 +280,6 @@ fn names_a_program(argv: &[OsString]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(words: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(words.split(' '))
@@ -340,6 +386,11 @@ mod tests {
         words
     }
 
+    fn refused(words: &str) -> (clap::Error, Vec<OsString>) {
+        let argv = argv(words);
+        (super::parse(&argv).unwrap_err(), argv)
+    }
+
     #[test]
     fn wrong_usage_exits_2_or_125_where_a_program_may_exit_2() {
         for (words, want) in [
@@ -350,9 +401,30 @@ mod tests {
             ("mews --help", 0),
             ("mews run --help", 0),
         ] {
-            let argv: Vec<OsString> = words.split(' ').map(OsString::from).collect();
-            let error = Cli::try_parse_from(&argv).unwrap_err();
-            assert_eq!(status(error.kind(), &argv), want, "{words}");
+            let (error, argv) = refused(words);
+            assert_eq!(refuse(&error, &argv), want, "{words}");
+        }
+    }
+
+    #[test]
+    fn wrong_usage_is_told_what_to_type() {
+        for (typed, said, to_type) in [
+            ("mews atach pi -x", "unrecognized subcommand 'atach'", "mews attach pi -x"),
+            ("mews stop pi", "unrecognized subcommand 'stop'", "mews end pi"),
+            ("mews frobnicate", "unrecognized subcommand 'frobnicate'", "mews --help"),
+            ("mews policy frob", "unrecognized subcommand 'frob'", "mews policy --help"),
+            (
+                "mews grants make --bogus",
+                "unexpected argument '--bogus'",
+                "mews grants make --help",
+            ),
+            ("mews policy", "mews policy: say which of them: list, show", "mews policy --help"),
+            ("mews kill", "Usage: mews kill <ID>...", "mews kill --help"),
+        ] {
+            let (error, argv) = refused(typed);
+            let words = words(&error, &argv);
+            assert!(words.contains(said), "{typed}: {words}");
+            assert_eq!(next(&error, &argv), to_type, "{typed}");
         }
     }
 }

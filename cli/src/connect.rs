@@ -33,7 +33,8 @@ pub(crate) fn connect(dirs: &Dirs) -> Result<Option<UnixStream>, Failure> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied(dirs)),
         Err(error) => {
             let path = dirs.api_socket();
-            Err(Failure::unreachable(format!("cannot reach {}: {error}", path.display())))
+            let failure = Failure::unreachable(format!("cannot reach {}: {error}", path.display()));
+            Err(failure.next(look_at(&dirs.run)))
         }
     }
 }
@@ -165,8 +166,22 @@ fn make_folder(path: &Path, mode: u32) -> Result<(), Failure> {
     let mut builder = std::fs::DirBuilder::new();
     // The umask may take bits that others need (0711), so the mode is set once more.
     let made = builder.recursive(true).mode(mode).create(path);
-    made.and_then(|()| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)))
-        .map_err(|error| Failure::unreachable(format!("cannot make {}: {error}", path.display())))
+    made.and_then(|()| std::fs::set_permissions(path, PermissionsExt::from_mode(mode))).map_err(
+        |error| {
+            Failure::unreachable(format!("cannot make {}: {error}", path.display()))
+                .next(look_at(path))
+        },
+    )
+}
+
+/// What is in the way of a folder of mews, and the way around it.
+fn look_at(path: &Path) -> String {
+    let parent = path.parent().unwrap_or(path);
+    format!(
+        "ls -ld {} {}; or other folders: MEWS_RUN_DIR, MEWS_STATE_DIR",
+        parent.display(),
+        path.display()
+    )
 }
 
 /// Anybody can make a folder below the temp folder: it must be ours, closed, and no link.

@@ -31,6 +31,11 @@ impl Failure {
         self
     }
 
+    /// What was typed wrong is looked up where it was typed, if nobody knows better.
+    pub(crate) fn or_help(self, help: impl FnOnce() -> String) -> Self {
+        if self.next.is_some() { self } else { self.next(help()) }
+    }
+
     pub(crate) fn is(&self, code: ErrorCode) -> bool {
         self.error.code == code
     }
@@ -67,32 +72,33 @@ fn hint(error: &WireError) -> Option<String> {
     match error.code {
         ErrorCode::NotFound | ErrorCode::Gone => Some("mews ls -a".to_owned()),
         ErrorCode::CageUnavailable => Some("mews doctor".to_owned()),
-        ErrorCode::PolicyInvalid => Some(policy_hint(&error.details)),
+        ErrorCode::PolicyInvalid => policy_hint(&error.details),
         ErrorCode::SupervisorUnavailable => Some("mews daemon start".to_owned()),
         ErrorCode::VersionMismatch => Some(crate::hello::hint(&error.details)),
         ErrorCode::Unreachable => Some("mews kill; or start the mews that began it".to_owned()),
+        ErrorCode::Conflict | ErrorCode::RunActive => Some("mews ls".to_owned()),
+        ErrorCode::LimitReached => Some("mews ls; mews end ID".to_owned()),
+        ErrorCode::Unauthenticated | ErrorCode::Forbidden => Some(
+            "ask the admin of this host, or use daemons of your own: mews --user run".to_owned(),
+        ),
+        ErrorCode::RateLimited => Some("the same again in a moment".to_owned()),
+        ErrorCode::StorageUnavailable => Some("mews daemon status; df -h".to_owned()),
+        ErrorCode::Internal | ErrorCode::Unknown => Some("mews doctor".to_owned()),
+        // The help of the verb: [`Failure::or_help`].
         ErrorCode::BadRequest
         | ErrorCode::ValidationFailed
-        | ErrorCode::Unauthenticated
-        | ErrorCode::Forbidden
-        | ErrorCode::Conflict
-        | ErrorCode::RunActive
-        | ErrorCode::LimitReached
         | ErrorCode::PayloadTooLarge
-        | ErrorCode::RateLimited
-        | ErrorCode::Internal
-        | ErrorCode::ProviderUnreachable
-        | ErrorCode::StorageUnavailable
-        | ErrorCode::Unknown => None,
+        | ErrorCode::ProviderUnreachable => None,
     }
 }
 
-/// A file can be mended and checked again; a name can only be another one.
-fn policy_hint(details: &serde_json::Value) -> String {
+/// A file can be mended and checked again, a name can only be another one; of a flag there is neither.
+fn policy_hint(details: &serde_json::Value) -> Option<String> {
     let word = |name: &str| details.get(name).and_then(serde_json::Value::as_str);
     match (word("file"), word("reason")) {
-        (Some(file), reason) if reason != Some("not_found") => format!("mews policy check {file}"),
-        _other => "mews policy list".to_owned(),
+        (Some(_name), Some("not_found")) => Some("mews policy list".to_owned()),
+        (Some(file), _reason) => Some(format!("mews policy check {file}")),
+        (None, _reason) => None,
     }
 }
 

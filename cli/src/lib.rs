@@ -50,7 +50,8 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
     let runs_a_program = cli.verb.as_ref().is_some_and(Verb::runs_a_program);
     match in_runtime(cli, &say) {
         Ok(status) => ExitCode::from(status),
-        Err(mut failure) => {
+        Err(failure) => {
+            let mut failure = failure.or_help(|| args::help(&argv));
             similar::policies(&mut failure);
             say.failure(&failure);
             // 1 to 5 could come from the program itself; 125 says that it is ours.

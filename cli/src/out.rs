@@ -69,6 +69,13 @@ impl Say {
             talk(&format!("  candidates: {}\n", names(candidates)));
         }
         if let Some(next) = &failure.next {
+            self.next(next);
+        }
+    }
+
+    /// The next thing to type, below what went wrong.
+    pub(crate) fn next(&self, next: &str) {
+        if !self.json {
             talk(&format!("  try: {}\n", escape(next)));
         }
     }
@@ -76,11 +83,14 @@ impl Say {
 
 fn names(candidates: &serde_json::Value) -> String {
     let list = candidates.as_array().map(Vec::as_slice).unwrap_or_default();
-    let words = list.iter().map(|entry| match entry.as_str() {
-        Some(text) => escape(text),
-        None => escape(&entry.to_string()),
-    });
-    words.collect::<Vec<_>>().join(", ")
+    let name = |entry: &serde_json::Value| {
+        let named = entry.get("name").unwrap_or(entry).as_str().map(escape);
+        named.unwrap_or_else(|| escape(&entry.to_string()))
+    };
+    let mut words: Vec<String> = list.iter().map(name).collect();
+    // A session, its run, its cage and its terminal are one name.
+    words.dedup();
+    words.join(", ")
 }
 
 /// The beginning of a line that a person ends.
@@ -111,7 +121,8 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         // `mews ls | head` has seen enough: not a failure.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::new(format!("cannot write to standard output: {error}"))),
+        Err(error) => Err(Failure::new(format!("cannot write to standard output: {error}"))
+            .next("the same with its output to where there is room: df -h")),
         Ok(()) => Ok(()),
     }
 }

@@ -38,7 +38,14 @@ pub(crate) fn dirs() -> Dirs {
 /// Whether they are somebody else's to start and stop.
 pub(crate) fn is_foreign(dirs: &Dirs) -> bool {
     let own = nix::unistd::geteuid().as_raw();
-    own != 0 && std::fs::metadata(&dirs.run).is_ok_and(|meta| meta.uid() == 0)
+    own != 0
+        && match std::fs::metadata(&dirs.run) {
+            Ok(meta) => meta.uid() == 0,
+            // A system that never ran is nothing that one of its operators could start.
+            Err(_none) => {
+                WANTED.get() == Some(&Wanted::System) && std::env::var("MEWS_RUN_DIR").is_err()
+            }
+        }
 }
 
 fn find() -> Dirs {

@@ -24,6 +24,31 @@ pub(crate) struct RunNames {
 }
 
 impl StatusTarget {
+    /// What cannot be written in the end is better known before anything runs.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let refused = |what: String, next: &str| Err(Failure::usage(what).next(next));
+        if let Some(path) = &self.file {
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            let writable = nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK);
+            if let Err(errno) = writable {
+                let why = io::Error::from(errno);
+                let what = format!("the status file {} cannot be made: {why}", path.display());
+                return refused(what, "the same with a file in a folder that you may write to");
+            }
+            if path.is_dir() {
+                let what = format!("the status file {} is a folder", path.display());
+                return refused(what, "the same with the name of a file");
+            }
+        }
+        match self.fd {
+            Some(fd) if sys::duplicate_number(fd).is_err() => {
+                let what = format!("--status-fd {fd}: no such descriptor is open");
+                refused(what, &format!("the same with {fd}>FILE behind it, or --status-file FILE"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     pub(crate) fn write(&self, status: &Value) -> Result<(), Failure> {
         let text = format!("{status}\n");
         if let Some(path) = &self.file {

@@ -9,6 +9,7 @@ mod audit;
 mod bench;
 mod hostile;
 mod nemesis;
+mod pattern;
 mod rude;
 mod runner;
 mod suite;

@@ -13,6 +13,7 @@ pub(crate) mod faults;
 mod grants;
 mod hostile;
 mod limits;
+mod mistakes;
 mod operators;
 mod packaging;
 mod restart;
@@ -21,6 +22,7 @@ mod stopper;
 mod suspend;
 mod system;
 pub(crate) mod terminal;
+mod tour;
 mod upgrade;
 mod users;
 mod viewers;
@@ -43,6 +45,8 @@ pub(crate) fn all() -> Vec<Test> {
         capabilities::tests(),
         errors::tests(),
         everyday::tests(),
+        mistakes::tests(),
+        tour::tests(),
         restart::tests(),
         upgrade::tests(),
         suspend::tests(),
@@ -56,4 +60,33 @@ pub(crate) fn all() -> Vec<Test> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// What a page says is shown must be.
+    #[test]
+    fn the_threat_model_names_tests_that_exist() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let page = std::fs::read_to_string(page.join("docs/threat-model.md")).unwrap();
+        let tests: BTreeSet<String> = super::all().into_iter().map(|test| test.name).collect();
+        let suites: BTreeSet<&str> =
+            tests.iter().filter_map(|name| name.split('.').next()).collect();
+        let words = page.split('`').skip(1).step_by(2);
+        let named = |word: &&str| suites.contains(word.split('.').next().unwrap_or_default());
+        let named: Vec<&str> =
+            words.filter(named).filter(|word| word.contains('.') && !word.contains('*')).collect();
+        let missing: Vec<&&str> = named.iter().filter(|word| !tests.contains(**word)).collect();
+        assert!(missing.is_empty() && named.len() > 80, "{missing:?} of {}", named.len());
+        let (_who, stopped) = page.split_once("## What is stopped").unwrap();
+        let (stopped, _not) = stopped.split_once("## What is not stopped").unwrap();
+        for row in stopped.lines().filter(|line| line.starts_with("| ")) {
+            let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+            let is_head = shown.trim() == "shown by" || shown.trim() == "---";
+            assert!(is_head || shown.contains('`'), "no test: {row}");
+        }
+    }
 }

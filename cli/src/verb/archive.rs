@@ -4,6 +4,7 @@ use crate::api::Api;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::{self, Say};
+use wire::ErrorCode;
 use wire::api::{PatchSession, SessionView};
 
 #[derive(Debug, clap::Args)]
@@ -27,7 +28,12 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     for id in &args.ids {
         let found = api.resolve(id).await?;
         let body = PatchSession { archived: Some(!args.undo), ..PatchSession::default() };
-        let view: SessionView = api.patch(&format!("/sessions/{}", found.session), &body).await?;
+        let path = format!("/sessions/{}", found.session);
+        let view: Result<SessionView, Failure> = api.patch(&path, &body).await;
+        let view = view.map_err(|failure| match failure.is(ErrorCode::Conflict) {
+            true => failure.next(format!("mews end {0}; mews archive {0}", found.name)),
+            false => failure,
+        })?;
         if say.json {
             out::json_line(&view)?;
         } else {

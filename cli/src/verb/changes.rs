@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 use wire::api::{LayerDone, LayerPaths};
-use wire::{Arg, Change, ChangeKind, Changes, EntryKind};
+use wire::{Arg, Change, ChangeKind, Changes, EntryKind, ErrorCode};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -64,7 +64,8 @@ pub(crate) async fn diff(args: &Diff, say: &Say) -> Result<u8, Failure> {
     let found = api.resolve(&args.id).await?;
     let text = format!("comparing {} with your folder", escape(&found.name));
     let path = format!("/sessions/{}/diff", found.session);
-    let changes: Changes = say.during(&text, api.get(&path)).await?;
+    let changes: Result<Changes, Failure> = say.during(&text, api.get(&path)).await;
+    let changes = changes.map_err(|failure| no_layer(failure, &found.name))?;
     if say.json {
         out::json_line(&changes)?;
     } else {
@@ -94,7 +95,9 @@ async fn settle(id: &str, verb: &str, paths: &[PathBuf], say: &Say) -> Result<u8
     let doing = if verb == "apply" { "applying" } else { "discarding" };
     let text = format!("{doing} what {} has changed", escape(&found.name));
     let body = LayerPaths { paths };
-    let settled: LayerDone = say.during(&text, api.post(&path, &body, Repeat::Safe)).await?;
+    let settled: Result<LayerDone, Failure> =
+        say.during(&text, api.post(&path, &body, Repeat::Safe)).await;
+    let settled = settled.map_err(|failure| no_layer(failure, &found.name))?;
     if say.json {
         out::json_line(&settled)?;
     } else {
@@ -107,10 +110,24 @@ async fn settle(id: &str, verb: &str, paths: &[PathBuf], say: &Say) -> Result<u8
         let (done, left) = (settled.done.changes.len(), settled.left.changes.len());
         match left {
             0 => say.note(&format!("{did} {done}")),
-            _ => say.note(&format!("{did} {done}, left {left}")),
+            _ => {
+                let name = escape(&found.name);
+                say.note(&format!("{did} {done}, left {left}; what differs: mews diff {name}"));
+            }
         }
     }
     Ok(u8::from(!settled.left.changes.is_empty()))
+}
+
+/// What has no layer never had one; what runs or stands still is in the way.
+fn no_layer(failure: Failure, name: &str) -> Failure {
+    if failure.is(ErrorCode::NotFound) {
+        return failure.next("mews run --overlay -- CMD");
+    }
+    if failure.is(ErrorCode::Conflict) {
+        return failure.next(format!("mews end {name}, and the same again"));
+    }
+    failure
 }
 
 /// One line a path.
@@ -151,7 +168,8 @@ fn shown(change: &Change) -> String {
 /// Asks at a terminal; elsewhere the flag must say it.
 pub(super) fn confirm(question: &str, flag: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Failure::usage(format!("{question} Nobody is here to ask: say {flag}")));
+        let failure = Failure::usage(format!("{question} Nobody is here to ask: say {flag}"));
+        return Err(failure.next(format!("the same with {flag}")));
     }
     out::ask(&format!("mews: {question} [y/N] "));
     let mut answer = String::new();
@@ -159,6 +177,7 @@ pub(super) fn confirm(question: &str, flag: &str) -> Result<(), Failure> {
     let _read = std::io::stdin().lock().read_line(&mut answer);
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _no => Err(Failure::usage("nothing was done")),
+        _no => Err(Failure::usage("nothing was done")
+            .next(format!("the same, and y; or with {flag}, which does not ask"))),
     }
 }

@@ -86,7 +86,12 @@ pub(crate) async fn take(args: &Take, say: &Say) -> Result<u8, Failure> {
     let body = TakeCheckpoint { note: args.note.clone(), resume: args.resume };
     let path = format!("/sessions/{}/checkpoints", found.session);
     let text = format!("keeping the state of {}", escape(&found.name));
-    let taken: CheckpointView = say.during(&text, api.post(&path, &body, Repeat::Never)).await?;
+    let taken: Result<CheckpointView, Failure> =
+        say.during(&text, api.post(&path, &body, Repeat::Never)).await;
+    let taken = taken.map_err(|failure| match failure.is(ErrorCode::Gone) {
+        true => failure.next(format!("mews checkpoints {}", found.name)),
+        false => failure,
+    })?;
     if say.json {
         out::json_line(&taken)?;
         return Ok(0);

@@ -8,6 +8,7 @@ use crate::verb::version;
 use crate::{hello, programs};
 use serde_json::json;
 use wire::api::{Ready, Shutdown, Versions};
+use wire::dirs::Dirs;
 use wire::supervisor::{ShutdownAnswer, ShutdownCages};
 
 #[derive(Debug, clap::Subcommand)]
@@ -127,7 +128,8 @@ async fn stop(cages: ShutdownCages, say: &Say) -> Result<u8, Failure> {
 
 /// None: there was none to stop.
 async fn stop_them(api: &Api, cages: ShutdownCages) -> Result<Option<ShutdownAnswer>, Failure> {
-    if connect::connect(api.dirs())?.is_none() {
+    let lives = cages == ShutdownCages::Kill && has_cages(api.dirs());
+    if connect::connect(api.dirs())?.is_none() && !lives {
         return Ok(None);
     }
     // A lone sessiond cannot stop cages: its supervisor is started for that.
@@ -144,6 +146,11 @@ async fn stop_them(api: &Api, cages: ShutdownCages) -> Result<Option<ShutdownAns
         connect::ended(pid).await?;
     }
     Ok(Some(answer))
+}
+
+/// Cages outlive daemons that died: they are started again to kill them.
+fn has_cages(dirs: &Dirs) -> bool {
+    std::fs::read_dir(dirs.run.join("sup")).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 fn cages_words(count: u32) -> String {

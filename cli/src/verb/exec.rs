@@ -53,6 +53,9 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     let request = ExecRequest { exec: spec.clone(), client_request_id };
     let started: Started = match api.post(&path, &request, Repeat::Safe).await {
         Err(failure) if failure.is(ErrorCode::Gone) => return Err(gone(&found.name)),
+        Err(failure) if failure.is(ErrorCode::Conflict) && found.paused => {
+            return Err(failure.next(format!("mews resume {}", found.name)));
+        }
         other => other?,
     };
     if args.detach {

@@ -220,6 +220,7 @@ fn new_file(path: &Path) -> Result<std::fs::File, Failure> {
     let mut options = std::fs::File::options();
     options.write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
         Failure::usage(format!("{} cannot be made for the key: {error}", path.display()))
+            .next("the same with --to of a new file, in a folder that is there")
     })
 }
 
@@ -240,7 +241,11 @@ async fn session_of(args: &Make, api: &Api) -> Result<(SessionId, bool), Failure
         client_request_id: Some(SessionId::new().to_string()),
     };
     let path = format!("/projects/{}/sessions", project.slug);
-    let session: SessionView = api.post(&path, &session, Repeat::Safe).await?;
+    let session: Result<SessionView, Failure> = api.post(&path, &session, Repeat::Safe).await;
+    let session = session.map_err(|failure| match failure.is(ErrorCode::Conflict) {
+        true => failure.next("the same with another --name, or --in SESSION for one that lasts"),
+        false => failure,
+    })?;
     Ok((session.id, true))
 }
 
@@ -311,6 +316,7 @@ fn read_key(path: &Path) -> Result<GrantKey, Failure> {
     };
     read.map_err(|error| {
         Failure::usage(format!("the key in {} cannot be read: {error}", path.display()))
+            .next("mews grants use FILE -- CMD, with the file that make --to has written")
     })?;
     text.parse().map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }

@@ -8,8 +8,8 @@ use crate::table::render;
 use cage::plan::change_words;
 use cage::policy::limit_words;
 use serde_json::Value;
-use wire::WallState;
 use wire::limits::{LimitView, LimitsAsked, LimitsView};
+use wire::{ErrorCode, WallState};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -37,8 +37,9 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     let found = api.resolve(&args.id).await?;
     let (cage, _pty) = super::attach::terminal_of(&found)?;
     let path = format!("/sessions/{}/cages/{cage}/limits", found.session);
-    let view: LimitsView =
-        if asked.is_empty() { api.get(&path).await? } else { api.patch(&path, &asked).await? };
+    let view: Result<LimitsView, Failure> =
+        if asked.is_empty() { api.get(&path).await } else { api.patch(&path, &asked).await };
+    let view = view.map_err(|failure| refused(failure, &found.name))?;
     if say.json {
         out::json_line(&view)?;
         return Ok(0);
@@ -52,6 +53,16 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
         say.note(&format!("{}: {}", escape(&found.name), escape(&change_words(change))));
     }
     Ok(0)
+}
+
+fn refused(failure: Failure, name: &str) -> Failure {
+    if failure.is(ErrorCode::Gone) {
+        return failure.next(format!("mews inspect {name}"));
+    }
+    if failure.is(ErrorCode::Conflict) {
+        return failure.next(format!("mews limits {name}"));
+    }
+    failure
 }
 
 /// Of pairs that were typed.

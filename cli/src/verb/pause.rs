@@ -4,6 +4,7 @@ use crate::api::Api;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::{self, Say};
+use wire::ErrorCode;
 use wire::api::SessionView;
 
 #[derive(Debug, clap::Args)]
@@ -37,8 +38,8 @@ pub(crate) async fn pause(args: &Pause, say: &Say) -> Result<u8, Failure> {
     for id in &args.ids {
         let found = api.resolve(id).await?;
         let text = format!("pausing {}", escape(&found.name));
-        let view = say.during(&text, api.pause(found.session)).await?;
-        told(say, "paused", &view)?;
+        let paused = say.during(&text, api.pause(found.session)).await;
+        told(say, "paused", &paused.map_err(|failure| nothing_runs(failure, &found.name))?)?;
     }
     Ok(0)
 }
@@ -48,10 +49,18 @@ pub(crate) async fn resume(args: &Resume, say: &Say) -> Result<u8, Failure> {
     for id in &args.ids {
         let found = api.resolve(id).await?;
         let text = format!("resuming {}", escape(&found.name));
-        let view = say.during(&text, api.resume(found.session)).await?;
-        told(say, "resumed", &view)?;
+        let resumed = say.during(&text, api.resume(found.session)).await;
+        told(say, "resumed", &resumed.map_err(|failure| nothing_runs(failure, &found.name))?)?;
     }
     Ok(0)
+}
+
+/// It has ended, or does not stand still: what it does is to be looked at.
+fn nothing_runs(failure: Failure, name: &str) -> Failure {
+    if failure.is(ErrorCode::Gone) || failure.is(ErrorCode::Conflict) {
+        return failure.next(format!("mews inspect {name}"));
+    }
+    failure
 }
 
 fn told(say: &Say, done: &str, view: &SessionView) -> Result<(), Failure> {

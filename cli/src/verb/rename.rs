@@ -4,6 +4,7 @@ use crate::api::Api;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::{self, Say};
+use wire::ErrorCode;
 use wire::api::{PatchSession, SessionView};
 
 #[derive(Debug, clap::Args)]
@@ -23,7 +24,12 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     let found = api.resolve(&args.id).await?;
     let body = PatchSession { name: Some(args.name.clone()), ..PatchSession::default() };
-    let view: SessionView = api.patch(&format!("/sessions/{}", found.session), &body).await?;
+    let path = format!("/sessions/{}", found.session);
+    let view: Result<SessionView, Failure> = api.patch(&path, &body).await;
+    let view = view.map_err(|failure| match failure.is(ErrorCode::Conflict) {
+        true => failure.next(format!("mews rename {} ANOTHER", found.name)),
+        false => failure,
+    })?;
     if say.json {
         out::json_line(&view)?;
     } else {

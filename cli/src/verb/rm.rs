@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
         let path = format!("/sessions/{}?confirm=true&purge=true", found.session);
         let text = format!("removing {}", escape(&found.name));
         match say.during(&text, api.delete(&path)).await {
-            Err(failure) if failure.status == 5 && failure.next.is_none() => {
+            Err(failure) if failure.is(ErrorCode::Conflict) => {
                 return Err(failure.next(format!("mews end {0}; mews rm {0}", found.name)));
             }
             other => drop(other?),

@@ -87,6 +87,7 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
         file: args.status_file.as_deref().map(request::absolute),
         fd: args.status_fd,
     };
+    target.check()?;
     let mut names = RunNames::default();
     let outcome = match args.no_daemon {
         true => alone(&args, say, &mut names).await,
@@ -174,7 +175,8 @@ async fn start(
         client_request_id: Some(SessionId::new().to_string()),
     };
     let path = format!("/projects/{}/sessions", project.slug);
-    let session: SessionView = api.post(&path, &session, Repeat::Safe).await?;
+    let session: Result<SessionView, Failure> = api.post(&path, &session, Repeat::Safe).await;
+    let session = session.map_err(|failure| taken(failure, args.name.as_deref()))?;
     names.session = Some(session.id.to_string());
     let started = api.post(&format!("/sessions/{}/jobs", session.id), &job, Repeat::Safe).await;
     if started.is_err() {
@@ -182,6 +184,14 @@ async fn start(
         drop(super::end::end(api, session.id).await);
     }
     started
+}
+
+/// The name is another session's, which may be what was meant.
+fn taken(failure: Failure, name: Option<&str>) -> Failure {
+    match name.filter(|_name| failure.is(wire::ErrorCode::Conflict)) {
+        Some(name) => failure.next(format!("mews attach {name}; or the same with another --name")),
+        None => failure,
+    }
 }
 
 /// The same without daemons: a supervisor of its own, that goes with us.

@@ -31,7 +31,8 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     let api = Api::new();
     let found = api.resolve(&args.id).await?;
     let (_cage, pty) = terminal_of(&found)?;
-    let view: ScreenView = api.get(&format!("/ptys/{pty}/screen")).await?;
+    let view: Result<ScreenView, Failure> = api.get(&format!("/ptys/{pty}/screen")).await;
+    let view = view.map_err(|failure| failure.next(format!("mews logs {}", found.name)))?;
     if say.json {
         out::json_line(&view)?;
         return Ok(0);

@@ -37,6 +37,9 @@ impl Keys {
 pub(crate) fn ended(exit: Exit, say: &Say) -> Watched {
     if let Some(words) = words(&exit) {
         say.note(&words);
+        if let Some(next) = next(&exit) {
+            say.next(next);
+        }
     }
     Watched { status: exit.status(), exit: Some(exit) }
 }
@@ -87,6 +90,20 @@ async fn lost(api: &Api, pty: PtyId, name: &str, say: &Say) -> Result<Watched, F
             failure.error.message
         ))
         .next(format!("mews inspect {name}"))),
+    }
+}
+
+/// What helps, where mews ended it or could not start it.
+fn next(exit: &Exit) -> Option<&'static str> {
+    match (exit.cause, exit.status()) {
+        (Cause::Exited, 126) => Some("chmod +x FILE; or its interpreter: mews run -- sh FILE"),
+        (Cause::Exited, 127) => Some(
+            "mews run -- sh -c 'LINE' for a line of shell; --read FOLDER for what is not below /usr",
+        ),
+        (Cause::Walltime, _any) => Some("the same with a longer --timeout"),
+        (Cause::Idle, _any) => Some("the same with --limit idle=1h"),
+        (Cause::Oom, _any) => Some("the same with more: --memory 4G"),
+        _other => None,
     }
 }
 
