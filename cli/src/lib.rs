@@ -4,6 +4,7 @@
 
 mod api;
 mod args;
+mod ci;
 mod connect;
 mod control;
 mod escape;
@@ -23,6 +24,7 @@ mod terminal;
 mod time;
 mod verb;
 mod viewer;
+mod whole;
 
 use crate::args::{Cli, Verb};
 use crate::failure::Failure;

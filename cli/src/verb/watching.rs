@@ -90,7 +90,7 @@ async fn lost(api: &Api, pty: PtyId, name: &str, say: &Say) -> Result<Watched, F
     }
 }
 
-fn words(exit: &Exit) -> Option<String> {
+pub(crate) fn words(exit: &Exit) -> Option<String> {
     let said = exit.message.as_deref().map(crate::escape::escape);
     let why = match exit.cause {
         // A shell prints nothing there either; a program that was not found has its message.

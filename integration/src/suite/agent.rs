@@ -140,7 +140,7 @@ fn installed() -> anyhow::Result<PathBuf> {
     }
 }
 
-fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     // Everybody's, if root runs the tests: other uids read it.
