@@ -78,14 +78,17 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    /// `is_left`: nobody waits for its end, so that there is nothing to tell an engine.
     pub(crate) fn prepare(
         flags: &Asked,
+        is_left: bool,
         workspace: Option<&Path>,
         command: &[String],
         policy: &str,
     ) -> Result<Self, Failure> {
         let env = |name: &str| std::env::var(name).ok();
-        let github = flags.ci.is_github(&env).then(|| Github::open(&env)).transpose()?;
+        let is_github = !is_left && flags.ci.is_github(&env);
+        let github = is_github.then(|| Github::open(&env)).transpose()?;
         let grace = flags.grace.as_deref().map(Millis::parse).transpose();
         let grace = grace.map_err(|bad| Failure::usage(format!("--grace: {bad}")))?;
         let grace = grace.map(|ms| Duration::from_millis(ms.0));
@@ -152,6 +155,13 @@ impl Step {
         // Of the command itself, where it has run.
         let ms = exit.map(|exit| exit.usage.wall_ms).filter(|&ms| ms > 0).unwrap_or(elapsed);
         let (output, missing) = self.recording.tail();
+        if let Some(github) = &self.github {
+            let text = github::summary(&self.command, &verdict, ms, &output, taken);
+            github.summarize(&text).map_err(|error| {
+                Failure::new(format!("cannot write the step's summary: {error}"))
+            })?;
+            github.annotate(&self.command, &verdict, &output)?;
+        }
         if let Some(report) = &self.report {
             let xml = junit::xml(&junit::Case {
                 name: &self.command,
@@ -165,13 +175,6 @@ impl Step {
             report
                 .write(xml.as_bytes())
                 .map_err(|error| report_failed(&self.report_path, &error))?;
-        }
-        if let Some(github) = &self.github {
-            let text = github::summary(&self.command, &verdict, ms, &output, taken);
-            github.summarize(&text).map_err(|error| {
-                Failure::new(format!("cannot write the step's summary: {error}"))
-            })?;
-            github.annotate(&self.command, &verdict, &output)?;
         }
         Ok(())
     }

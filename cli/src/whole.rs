@@ -31,7 +31,10 @@ impl Whole {
 
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let mode = Mode::from_bits_truncate(0o666);
-        put(self.folder.as_fd(), &self.name, mode, |file| file.write_all(bytes))
+        put(self.folder.as_fd(), &self.name, mode, |file| {
+            file.write_all(bytes)?;
+            file.sync_data()
+        })
     }
 }
 
@@ -51,9 +54,8 @@ pub(crate) fn put(
     let temporary = OsString::from(format!(".mews-{}.tmp", unguessable()));
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     let mut file = File::from(openat(folder, temporary.as_os_str(), flags, mode)?);
-    let done = fill(&mut file)
-        .and_then(|()| file.sync_data())
-        .and_then(|()| Ok(renameat(folder, temporary.as_os_str(), folder, name)?));
+    let done =
+        fill(&mut file).and_then(|()| Ok(renameat(folder, temporary.as_os_str(), folder, name)?));
     done.inspect_err(|_failed| {
         // Nothing is left to do for one that stays.
         unlinkat(folder, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir).ok();

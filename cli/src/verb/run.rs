@@ -449,7 +449,7 @@ impl Args {
         let command = if words.is_empty() { vec![request::shell().to_owned()] } else { words };
         let policy = Path::new(&self.flags.policy).file_stem().unwrap_or_default();
         let workspace = self.flags.workspace.as_deref();
-        Step::prepare(&self.ci, workspace, &command, &policy.to_string_lossy())
+        Step::prepare(&self.ci, self.detach, workspace, &command, &policy.to_string_lossy())
     }
 
     fn session(&self, exec: &ExecSpec, labels: &BTreeMap<String, String>) -> CreateSession {

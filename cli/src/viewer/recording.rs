@@ -59,6 +59,7 @@ impl Recording {
         let mut kept = tail.get(from..).unwrap_or_default();
         if (kept.len() as u64) < self.total()
             && let Some(end) = kept.iter().position(|&byte| byte == b'\n')
+            && end + 1 < kept.len()
         {
             kept = kept.get(end + 1..).unwrap_or_default();
         }
@@ -82,6 +83,8 @@ mod tests {
         // A line that is longer than what is kept.
         recording.heard(&[b'x'; 50]);
         assert_eq!(recording.tail().0, [b'x'; 10]);
+        recording.heard(b"\n");
+        assert_eq!(recording.tail().0, b"xxxxxxxxx\n");
     }
 
     #[test]
