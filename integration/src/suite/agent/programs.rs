@@ -17,6 +17,8 @@ pub(super) struct Agent {
     pub(super) screen: &'static [&'static str],
     /// On its screen when it takes a question.
     pub(super) ready: &'static str,
+    /// On its screen while a tool call runs.
+    pub(super) busy: &'static str,
     /// What makes it end, typed.
     pub(super) leave: &'static str,
 }
@@ -33,6 +35,7 @@ pub(super) const PI: Agent = Agent {
     headless: &["--provider", "mock", "--model", "mock-1", "-p", "--mode", "json", "go"],
     screen: &["--provider", "mock", "--model", "mock-1"],
     ready: r"\(mock\) mock-1",
+    busy: "tool-started",
     leave: "/quit",
 };
 
@@ -45,6 +48,7 @@ const QWEN: Agent = Agent {
     headless: &["--auth-type", "openai", "--approval-mode", "yolo", "-o", "json", "-p", "go"],
     screen: &["--auth-type", "openai", "--approval-mode", "yolo"],
     ready: "Type your message",
+    busy: "tool-started",
     leave: "/quit",
 };
 
@@ -71,6 +75,8 @@ env_key = "OPENAI_API_KEY"' > ~/.codex/config.toml"#,
     screen: &["--dangerously-bypass-approvals-and-sandbox"],
     // It takes text before, and no Enter.
     ready: "describe a task",
+    // It shows the command once it has ended.
+    busy: "esc to interrupt",
     leave: "/quit",
 };
 
@@ -98,6 +104,7 @@ const CLAUDE: Agent = Agent {
     ],
     screen: &["--allowedTools", "Bash", "--model", "mock-1"],
     ready: "for shortcuts",
+    busy: "tool-started",
     leave: "/exit",
 };
 
@@ -116,6 +123,7 @@ const OPENCODE: Agent = Agent {
     headless: &["run", "--format", "json", "go"],
     screen: &[],
     ready: "Ask anything",
+    busy: "tool-started",
     leave: "/exit",
 };
 

@@ -33,7 +33,7 @@ fn drive(sandbox: &Sandbox, agent: &Agent) -> anyhow::Result<()> {
     pause::until("the tool call", process::LIMIT, || started.exists().then_some(()))?;
     for is_last in [false, true] {
         let mut viewer = Terminal::mews(sandbox, &["attach", "agent"])?;
-        viewer.wait_for("tool-started")?;
+        viewer.wait_for(agent.busy)?;
         if is_last {
             std::fs::write(&go_on, "")?;
             viewer.wait_for("MOCK_FINAL_ANSWER")?;
