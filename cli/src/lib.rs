@@ -4,6 +4,7 @@
 
 mod api;
 mod args;
+mod ci;
 mod complete;
 mod connect;
 mod control;
@@ -25,6 +26,7 @@ mod terminal;
 mod time;
 mod verb;
 mod viewer;
+mod whole;
 
 use crate::args::{Cli, Verb};
 use crate::failure::Failure;

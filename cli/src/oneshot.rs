@@ -21,13 +21,16 @@ use std::process::Stdio;
 use tokio::sync::{mpsc, oneshot, watch};
 use wire::control::{Message, typed};
 use wire::event::EventBody;
-use wire::supervisor::{Spawned, SupervisorNotice, SupervisorRequest};
-use wire::{AttachOptions, CageId, Exit, PtyId, SpawnSpec, WireError};
+use wire::supervisor::{LayerAnswer, LayerRequest, Spawned, SupervisorNotice, SupervisorRequest};
+use wire::{AttachOptions, CageId, Exit, PtyId, SessionId, SpawnSpec, WireError};
 
 /// The descriptor on which the supervisor finds its end of the link.
 const LINK_FD: i32 = 3;
 
-type Answer = Result<Value, WireError>;
+type Answer = Result<(Value, Vec<OwnedFd>), WireError>;
+
+/// As sessiond reads it of the supervisor.
+const LAYER_ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 #[derive(Debug)]
 struct Command {
@@ -51,6 +54,14 @@ impl Commands {
         body: SupervisorRequest,
         fds: Vec<OwnedFd>,
     ) -> Result<Value, Failure> {
+        self.request_with_fds(body, fds).await.map(|(value, _fds)| value)
+    }
+
+    async fn request_with_fds(
+        &self,
+        body: SupervisorRequest,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(Value, Vec<OwnedFd>), Failure> {
         let authority = self.authority.0.as_fd().try_clone_to_owned().map_err(system)?;
         let fds = std::iter::once(authority).chain(fds).collect();
         let (answer, answered) = oneshot::channel();
@@ -133,6 +144,31 @@ impl OneShot {
         Ok(Upgraded { stream: ours.into(), early: Bytes::new(), resolved: None })
     }
 
+    /// Work on the layer of the one session there is.
+    pub(crate) async fn layer(
+        &self,
+        session: SessionId,
+        request: &LayerRequest,
+    ) -> Result<LayerAnswer, Failure> {
+        let text = serde_json::to_vec(request).map_err(|error| Failure::new(error.to_string()))?;
+        let memfd = link::memfd::sealed("layer", &text).map_err(system)?;
+        let body = SupervisorRequest::Layer { session };
+        let (_null, fds) = self.commands.request_with_fds(body, vec![memfd]).await?;
+        let silent = || Failure::new("mews-supervisor did not say what became of the layer");
+        let answer = fds.into_iter().next().ok_or_else(silent)?;
+        let bytes = link::memfd::read(answer, LAYER_ANSWER_BYTES_MAX).map_err(system)?;
+        serde_json::from_slice(&bytes).map_err(|error| Failure::new(error.to_string()))
+    }
+
+    /// Nothing of the cage runs any more, or the time is over.
+    pub(crate) async fn gone(&mut self) {
+        // What was refused or broken off has no end to wait for: the end of the link is enough.
+        let has_cage = self.has_cage;
+        let gone = self.told.wait_for(|told| !has_cage || told.is_gone || told.link_ended);
+        // Late or lost: the end of the link makes the supervisor kill what is left.
+        drop(tokio::time::timeout(STOP, gone).await);
+    }
+
     /// The exit, if the stream did not tell it: from the cage's events.
     pub(crate) async fn exit(&mut self) -> Option<Exit> {
         let told = self.told.wait_for(|told| told.exit.is_some() || told.link_ended);
@@ -145,11 +181,7 @@ impl OneShot {
 
     /// Nothing of the cage is left when this returns, or the time is over.
     pub(crate) async fn finish(mut self) {
-        // What was refused or broken off has no end to wait for: the end of the link is enough.
-        let has_cage = self.has_cage;
-        let gone = self.told.wait_for(|told| !has_cage || told.is_gone || told.link_ended);
-        // Late or lost: the end of the link below makes the supervisor kill what is left.
-        drop(tokio::time::timeout(STOP, gone).await);
+        self.gone().await;
         self.driver.abort();
         drop(tokio::time::timeout(STOP, self.child.wait()).await);
     }
@@ -226,7 +258,8 @@ async fn take(
         Ok(Message::Answer(answer)) => {
             if let Some(waiting) = pending.remove(&answer.id) {
                 // The asker may have given up.
-                drop(waiting.send(answer.result.into()));
+                let result: Result<Value, WireError> = answer.result.into();
+                drop(waiting.send(result.map(|value| (value, packet.fds))));
             }
             true
         }

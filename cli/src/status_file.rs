@@ -1,18 +1,20 @@
 //! The status file: what a CI job reads instead of guessing from an exit status.
 
 use crate::failure::Failure;
+use crate::request;
 use crate::sys;
+use crate::whole::Whole;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use wire::{Cause, Enforced, ErrorCode, Exit};
 
-/// Where it is to be written.
-#[derive(Clone, Debug, Default)]
+/// Where it is to be written: opened before anything runs.
+#[derive(Debug, Default)]
 pub(crate) struct StatusTarget {
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) fd: Option<i32>,
+    file: Option<(PathBuf, Whole)>,
+    fd: Option<i32>,
 }
 
 /// The names under which a run is known; absent where it did not come so far.
@@ -25,36 +27,26 @@ pub(crate) struct RunNames {
 
 impl StatusTarget {
     /// What cannot be written in the end is better known before anything runs.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        let refused = |what: String, next: &str| Err(Failure::usage(what).next(next));
-        if let Some(path) = &self.file {
-            let folder = path.parent().unwrap_or(Path::new("/"));
-            let writable = nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK);
-            if let Err(errno) = writable {
-                let why = io::Error::from(errno);
-                let what = format!("the status file {} cannot be made: {why}", path.display());
-                return refused(what, "the same with a file in a folder that you may write to");
-            }
-            if path.is_dir() {
-                let what = format!("the status file {} is a folder", path.display());
-                return refused(what, "the same with the name of a file");
-            }
-        }
-        match self.fd {
+    pub(crate) fn open(file: Option<&Path>, fd: Option<i32>) -> Result<Self, Failure> {
+        let open = |path: &Path| {
+            let path = request::absolute(path);
+            let whole = Whole::open(&path).map_err(|error| not_made(&path, &error))?;
+            Ok::<_, Failure>((path, whole))
+        };
+        match fd {
             Some(fd) if sys::duplicate_number(fd).is_err() => {
                 let what = format!("--status-fd {fd}: no such descriptor is open");
-                refused(what, &format!("the same with {fd}>FILE behind it, or --status-file FILE"))
+                let next = format!("the same with {fd}>FILE behind it, or --status-file FILE");
+                Err(Failure::usage(what).next(next))
             }
-            Some(_) | None => Ok(()),
+            Some(_) | None => Ok(Self { file: file.map(open).transpose()?, fd }),
         }
     }
 
     pub(crate) fn write(&self, status: &Value) -> Result<(), Failure> {
         let text = format!("{status}\n");
-        if let Some(path) = &self.file {
-            whole(path, text.as_bytes()).map_err(|error| {
-                Failure::new(format!("cannot write the status file {}: {error}", path.display()))
-            })?;
+        if let Some((path, whole)) = &self.file {
+            whole.write(text.as_bytes()).map_err(|error| failed_to_write(path, &error))?;
         }
         if let Some(fd) = self.fd {
             to_fd(fd, text.as_bytes()).map_err(|error| {
@@ -79,13 +71,7 @@ pub(crate) fn ended(names: &RunNames, enforced: &Enforced, exit: Option<&Exit>) 
 
 /// The status of a run that could not start: nothing ran.
 pub(crate) fn failed(names: &RunNames, failure: &Failure) -> Value {
-    let cause = if failure.is(ErrorCode::PolicyInvalid) || failure.is(ErrorCode::Forbidden) {
-        Cause::PolicyDenied
-    } else if failure.is(ErrorCode::ProviderUnreachable) {
-        Cause::ProviderUnreachable
-    } else {
-        Cause::CageSetup
-    };
+    let cause = cause(failure);
     let message = match failure.error.details.get("wall").and_then(Value::as_str) {
         Some(wall) => format!("{wall}: {}", failure.error.message),
         None => failure.error.message.clone(),
@@ -96,6 +82,17 @@ pub(crate) fn failed(names: &RunNames, failure: &Failure) -> Value {
         map.insert("error".to_owned(), json!(failure.error));
     }
     status
+}
+
+/// Why nothing ran.
+pub(crate) fn cause(failure: &Failure) -> Cause {
+    if failure.is(ErrorCode::PolicyInvalid) || failure.is(ErrorCode::Forbidden) {
+        Cause::PolicyDenied
+    } else if failure.is(ErrorCode::ProviderUnreachable) {
+        Cause::ProviderUnreachable
+    } else {
+        Cause::CageSetup
+    }
 }
 
 fn exit_json(exit: &Exit) -> Value {
@@ -111,17 +108,20 @@ fn exit_json(exit: &Exit) -> Value {
     value
 }
 
-/// A temporary name in the same folder, then a rename: readers see all of it or nothing.
-fn whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let mut file = File::create(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_data()?;
-    std::fs::rename(&temporary, path).inspect_err(|_failed| {
-        drop(std::fs::remove_file(&temporary));
-    })
+fn not_made(path: &Path, error: &io::Error) -> Failure {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::IsADirectory => {
+            Failure::usage(format!("the status file {path} is a folder"))
+                .next("the same with the name of a file")
+        }
+        _other => Failure::usage(format!("the status file {path} cannot be made: {error}"))
+            .next("the same with a file in a folder that you may write to"),
+    }
+}
+
+fn failed_to_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot write the status file {}: {error}", path.display()))
 }
 
 /// Through a copy, so that the caller's descriptor stays the caller's.
@@ -149,7 +149,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.json");
         std::fs::write(&path, "old and longer than what comes").unwrap();
-        let target = StatusTarget { file: Some(path.clone()), fd: None };
+        let target = StatusTarget::open(Some(&path), None).unwrap();
         target.write(&json!({"a": 1})).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"a\":1}\n");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -35,7 +35,7 @@ pub(crate) mod stats;
 pub(crate) mod top;
 pub(crate) mod version;
 pub(crate) mod wait;
-mod watching;
+pub(crate) mod watching;
 
 use crate::args::{Cli, Verb};
 use crate::failure::Failure;

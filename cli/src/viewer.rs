@@ -9,6 +9,7 @@ pub(crate) mod keys;
 pub(crate) mod modes;
 mod others;
 mod pipes;
+pub(crate) mod recording;
 mod screen;
 pub(crate) mod stdio;
 mod stream;
@@ -18,6 +19,7 @@ use crate::http::Upgraded;
 use crate::out::Say;
 use crate::terminal::{self, Raw};
 use keys::DetachKeys;
+use recording::Recording;
 use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -50,6 +52,8 @@ pub(crate) struct Viewer<'a> {
     pub(crate) is_runner: bool,
     /// Say first how to leave.
     pub(crate) banner: bool,
+    /// What is kept of it for a report.
+    pub(crate) recording: Option<&'a Recording>,
 }
 
 impl Viewer<'_> {
@@ -74,6 +78,20 @@ impl Viewer<'_> {
                 pipes::view(self, incoming, outgoing, &hello, ends).await
             }
         }
+    }
+
+    fn heard(&self, bytes: &[u8]) {
+        if let Some(recording) = self.recording {
+            recording.heard(bytes);
+        }
+    }
+
+    /// A signal that tells the program to end.
+    fn pass_on_end(&self, signal: i32) {
+        if let Some(recording) = self.recording {
+            recording.told(signal);
+        }
+        self.pass_on(signal);
     }
 
     fn pass_on(&self, signal: i32) {

@@ -4,6 +4,7 @@ pub(crate) mod agent;
 mod cage;
 mod capabilities;
 pub(crate) mod checkpoint;
+mod ci;
 mod errors;
 mod escape;
 mod everyday;
@@ -54,6 +55,7 @@ pub(crate) fn all() -> Vec<Test> {
         limits::tests(),
         faults::tests(),
         agent::tests(),
+        ci::tests(),
         escape::tests(),
         system::tests(),
     ]

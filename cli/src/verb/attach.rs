@@ -98,6 +98,7 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
             name: found.name.clone(),
             is_runner: false,
             banner: true,
+            recording: None,
         };
         let ending = viewer.view(upgraded, &mut ends).await;
         let ending = ending

@@ -69,6 +69,7 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
         name: pty.short().to_lowercase(),
         is_runner: true,
         banner: request::is_shell(&spec.argv),
+        recording: None,
     };
     let ending = match api.attach(pty, &request::runner(streams)).await {
         Ok(upgraded) => viewer

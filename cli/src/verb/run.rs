@@ -3,6 +3,8 @@
 use super::flags::Flags;
 use super::watching::{Keys, Watched, conclude, ended};
 use crate::api::{Api, Repeat};
+use crate::ci::artifacts::{Artifacts, Taken};
+use crate::ci::{self, Step};
 use crate::control::Control;
 use crate::escape::escape;
 use crate::failure::Failure;
@@ -12,12 +14,16 @@ use crate::request::{self, Streams};
 use crate::status_file::{self, RunNames, StatusTarget};
 use crate::viewer::{Ending, Ends, Viewer, undisturbed};
 use crate::{programs, terminal};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wire::api::{CreateProject, CreateSession, JobRequest, Project, RunKind, SessionView, Started};
+use wire::api::{
+    CreateProject, CreateSession, JobRequest, LayerDone, LayerPaths, Project, RunKind, SessionView,
+    Started,
+};
+use wire::supervisor::{LayerAnswer, LayerRequest};
 use wire::{
     Arg, CageId, Changes, Enforced, ExecSpec, Overrides, PolicySource, PtyId, RunId, SessionId,
     SpawnSpec,
@@ -38,7 +44,14 @@ Examples:
   mews run -p ci --timeout 10m -- ./job.sh    the preset 'ci' and a limit
   mews run -d --name build -- make            in the background; mews attach build
   cat big | mews run -- sha256sum             in a pipe
-  mews run --no-daemon --status-file s.json -- ./job.sh")]
+  mews run --no-daemon --status-file s.json -- ./job.sh
+
+In a CI job:
+  mews run --no-daemon -p ci --report junit.xml --artifacts 'out/**' -- make test
+  mews run --overlay --artifacts 'dist/*' -- make dist    only these come to your folder
+  mews run --artifacts '**/*.log' --artifacts-dir logs --grace 20s -- ./job.sh
+On GitHub output is put into a group, protected from being read as workflow commands; an error
+becomes an annotation, and the step has a summary. --ci none: nothing of that.")]
 pub(crate) struct Args {
     /// Name of the session [default: from the command, as bash-1]
     #[arg(short, long)]
@@ -61,6 +74,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     status_fd: Option<i32>,
     #[command(flatten)]
+    ci: ci::Asked,
+    #[command(flatten)]
     keys: Keys,
     /// The command; without one: a shell
     #[arg(trailing_var_arg = true, value_name = "CMD")]
@@ -80,41 +95,73 @@ struct Job {
 struct Outcome {
     watched: Watched,
     enforced: Enforced,
+    /// Artifacts, where some were asked for and it came to its end.
+    taken: Option<Taken>,
 }
 
 pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
-    let target = StatusTarget {
-        file: args.status_file.as_deref().map(request::absolute),
-        fd: args.status_fd,
-    };
-    target.check()?;
+    // A run that could not say how it ended is not begun.
+    let target = StatusTarget::open(args.status_file.as_deref(), args.status_fd)?;
     let mut names = RunNames::default();
-    let outcome = match args.no_daemon {
-        true => alone(&args, say, &mut names).await,
-        false => with_daemons(&args, say, &mut names).await,
+    let step = match args.step() {
+        Ok(step) => step,
+        Err(failure) => {
+            tell([target.write(&status_file::failed(&names, &failure))], say);
+            return Err(failure);
+        }
     };
-    let status = match &outcome {
-        Ok(outcome) => status_file::ended(&names, &outcome.enforced, outcome.watched.exit.as_ref()),
-        Err(failure) => status_file::failed(&names, failure),
+    let outcome = match (step.begin(), args.no_daemon) {
+        (Err(failure), _) => Err(failure),
+        (Ok(()), true) => alone(&args, say, &step, &mut names).await,
+        (Ok(()), false) => with_daemons(&args, say, &step, &mut names).await,
     };
-    if let Err(failure) = target.write(&status) {
-        // The command's own status says more than this.
-        say.failure(&failure);
-    }
+    let status = status(&names, &outcome);
+    let (watched, taken) = match &outcome {
+        Ok(outcome) => (Ok(&outcome.watched), outcome.taken.as_ref()),
+        Err(failure) => (Err(failure), None),
+    };
+    let told = [step.output_ends(), target.write(&status), step.tell(watched, taken, &names)];
+    tell(told, say);
     outcome.map(|outcome| outcome.watched.status)
 }
 
-async fn with_daemons(args: &Args, say: &Say, names: &mut RunNames) -> Result<Outcome, Failure> {
-    let job = args.job()?;
+fn status(names: &RunNames, outcome: &Result<Outcome, Failure>) -> Value {
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(failure) => return status_file::failed(names, failure),
+    };
+    let mut status = status_file::ended(names, &outcome.enforced, outcome.watched.exit.as_ref());
+    if let (Some(taken), Some(map)) = (&outcome.taken, status.as_object_mut()) {
+        map.insert("artifacts".to_owned(), json!(taken));
+    }
+    status
+}
+
+/// The command's own status says more than that it could not be written down.
+fn tell<const N: usize>(told: [Result<(), Failure>; N], say: &Say) {
+    for failure in told.into_iter().filter_map(Result::err) {
+        say.failure(&failure);
+    }
+}
+
+async fn with_daemons(
+    args: &Args,
+    say: &Say,
+    step: &Step,
+    names: &mut RunNames,
+) -> Result<Outcome, Failure> {
+    let job = args.job(step)?;
     programs::require_bwrap()?;
     let keys = args.keys.parse()?;
     // What prints and ends shall not have our words between its own.
     let banner = request::is_shell(&job.exec.argv);
     let api = Arc::new(Api::starting());
     let mut ends = signals()?;
-    let work = start(args, job.request(), &api, &job.folder, names);
+    let session = args.session(&job.exec, &step.labels);
+    let work = start(session, job.request(), &api, &job.folder, names);
     let work = say.during(BUILDING, work);
-    let (started, signal) = undisturbed(work, &mut ends).await.map_err(|_signal| cancelled())?;
+    let (started, signal) =
+        undisturbed(work, &mut ends).await.map_err(|signal| cancelled(signal, step))?;
     let started = started?;
     *names = RunNames {
         session: Some(started.session.to_string()),
@@ -124,12 +171,13 @@ async fn with_daemons(args: &Args, say: &Say, names: &mut RunNames) -> Result<Ou
     if let Some(signal) = signal {
         // It waits for its viewer, who does not want it any more.
         api.kill(started.session, started.cage).await?;
-        return Ok(Outcome { watched: by_signal(signal), enforced: started.enforced });
+        step.recording.told(signal);
+        return Ok(Outcome::without_artifacts(by_signal(signal), started.enforced));
     }
     if args.detach {
         tell_detached(&started, say)?;
         let watched = Watched { status: 0, exit: None };
-        return Ok(Outcome { watched, enforced: started.enforced });
+        return Ok(Outcome::without_artifacts(watched, started.enforced));
     }
     let viewer = Viewer {
         say,
@@ -143,6 +191,7 @@ async fn with_daemons(args: &Args, say: &Say, names: &mut RunNames) -> Result<Ou
         name: started.name.clone(),
         is_runner: true,
         banner,
+        recording: Some(&step.recording),
     };
     let ending = match api.attach(started.pty, &request::runner(job.streams)).await {
         Ok(upgraded) => viewer.view(upgraded, &mut ends).await.map_err(|error| broken(&error))?,
@@ -151,14 +200,22 @@ async fn with_daemons(args: &Args, say: &Say, names: &mut RunNames) -> Result<Ou
         Err(failure) => return Err(failure),
     };
     let watched = conclude(ending, &api, started.pty, &started.name, say).await?;
-    if watched.exit.is_some() && keeps_apart(&started.enforced) {
+    let layered = keeps_apart(&started.enforced);
+    let taken = match (&step.artifacts, &watched.exit) {
+        (Some(artifacts), Some(_ended)) => {
+            let layer = layered.then_some(Layer::Daemons(&api, started.session));
+            Some(taken(artifacts, layer, say).await)
+        }
+        _other => None,
+    };
+    if watched.exit.is_some() && layered {
         tell_changes(&api, &started, say).await;
     }
-    Ok(Outcome { watched, enforced: started.enforced })
+    Ok(Outcome { watched, enforced: started.enforced, taken })
 }
 
 async fn start(
-    args: &Args,
+    session: CreateSession,
     job: JobRequest,
     api: &Api,
     folder: &str,
@@ -166,17 +223,10 @@ async fn start(
 ) -> Result<Started, Failure> {
     let body = CreateProject { folder: folder.to_owned() };
     let project: Project = api.post("/projects", &body, Repeat::Safe).await?;
-    let session = CreateSession {
-        name: args.name.clone(),
-        name_hint: Some(name_hint(&job.exec)),
-        labels: BTreeMap::new(),
-        source: Some("cli:run".to_owned()),
-        end_on_exit: true,
-        client_request_id: Some(SessionId::new().to_string()),
-    };
     let path = format!("/projects/{}/sessions", project.slug);
+    let name = session.name.clone();
     let session: Result<SessionView, Failure> = api.post(&path, &session, Repeat::Safe).await;
-    let session = session.map_err(|failure| taken(failure, args.name.as_deref()))?;
+    let session = session.map_err(|failure| name_taken(failure, name.as_deref()))?;
     names.session = Some(session.id.to_string());
     let started = api.post(&format!("/sessions/{}/jobs", session.id), &job, Repeat::Safe).await;
     if started.is_err() {
@@ -187,7 +237,7 @@ async fn start(
 }
 
 /// The name is another session's, which may be what was meant.
-fn taken(failure: Failure, name: Option<&str>) -> Failure {
+fn name_taken(failure: Failure, name: Option<&str>) -> Failure {
     match name.filter(|_name| failure.is(wire::ErrorCode::Conflict)) {
         Some(name) => failure.next(format!("mews attach {name}; or the same with another --name")),
         None => failure,
@@ -195,8 +245,13 @@ fn taken(failure: Failure, name: Option<&str>) -> Failure {
 }
 
 /// The same without daemons: a supervisor of its own, that goes with us.
-async fn alone(args: &Args, say: &Say, names: &mut RunNames) -> Result<Outcome, Failure> {
-    let job = args.job()?;
+async fn alone(
+    args: &Args,
+    say: &Say,
+    step: &Step,
+    names: &mut RunNames,
+) -> Result<Outcome, Failure> {
+    let job = args.job(step)?;
     programs::require_bwrap()?;
     let (session, run, cage, pty) = (SessionId::new(), RunId::new(), CageId::new(), PtyId::new());
     *names = RunNames {
@@ -208,10 +263,21 @@ async fn alone(args: &Args, say: &Say, names: &mut RunNames) -> Result<Outcome, 
     let streams = job.streams;
     let spec = job.spawn(session, run, cage, pty, name.clone());
     let mut oneshot = OneShot::start()?;
-    let outcome = alone_with(&mut oneshot, &spec, streams, name, say).await;
+    let mut outcome = alone_with(&mut oneshot, &spec, streams, name, say, step).await;
+    if let (Ok(outcome), Some(artifacts)) = (&mut outcome, &step.artifacts)
+        && outcome.watched.exit.is_some()
+    {
+        oneshot.gone().await;
+        let layer = keeps_apart(&outcome.enforced).then_some(Layer::OneShot(&oneshot, session));
+        outcome.taken = Some(taken(artifacts, layer, say).await);
+    }
     oneshot.finish().await;
     if outcome.as_ref().is_ok_and(|outcome| keeps_apart(&outcome.enforced)) {
-        say.note("what it changed in its workspace was thrown away: --no-daemon keeps nothing");
+        let words = match step.artifacts {
+            Some(_) => "what else it changed in its workspace was thrown away",
+            None => "what it changed in its workspace was thrown away",
+        };
+        say.note(&format!("{words}: --no-daemon keeps nothing"));
     }
     outcome
 }
@@ -222,14 +288,16 @@ async fn alone_with(
     streams: Streams,
     name: String,
     say: &Say,
+    step: &Step,
 ) -> Result<Outcome, Failure> {
     let mut ends = signals()?;
     let (spawned, signal) = undisturbed(say.during(BUILDING, oneshot.spawn(spec)), &mut ends)
         .await
-        .map_err(|_signal| cancelled())?;
+        .map_err(|signal| cancelled(signal, step))?;
     let spawned = spawned?;
     if let Some(signal) = signal {
-        return Ok(Outcome { watched: by_signal(signal), enforced: spawned.enforced });
+        step.recording.told(signal);
+        return Ok(Outcome::without_artifacts(by_signal(signal), spawned.enforced));
     }
     let upgraded = oneshot.attach(spec.cage, spec.pty, request::runner(streams)).await?;
     let viewer = Viewer {
@@ -244,12 +312,14 @@ async fn alone_with(
         name,
         is_runner: true,
         banner: false,
+        recording: Some(&step.recording),
     };
     let ending = viewer.view(upgraded, &mut ends).await.map_err(|error| broken(&error))?;
     let watched = match ending {
         Ending::Exited(exit) => ended(exit, say),
         Ending::Signalled(signal) => {
             // Its terminal is gone or we are told to end: it ends with us.
+            step.recording.told(signal);
             drop(viewer.control.kill().await);
             Watched { exit: oneshot.exit().await, ..by_signal(signal) }
         }
@@ -258,7 +328,74 @@ async fn alone_with(
             None => return Err(Failure::new("the connection to the cage was lost")),
         },
     };
-    Ok(Outcome { watched, enforced: spawned.enforced })
+    Ok(Outcome::without_artifacts(watched, spawned.enforced))
+}
+
+/// Who works on the layer of a session.
+enum Layer<'a> {
+    Daemons(&'a Api, SessionId),
+    OneShot(&'a OneShot, SessionId),
+}
+
+/// Artifacts are brought out, whatever the command came to; what cannot be is said.
+async fn taken(artifacts: &Artifacts, layer: Option<Layer<'_>>, say: &Say) -> Taken {
+    let taken = match layer {
+        None => artifacts.from_folder(),
+        Some(layer) => from_layer(artifacts, &layer)
+            .await
+            .unwrap_or_else(|failure| Taken::failed(&failure.error.message)),
+    };
+    ci::tell_artifacts(&taken, say);
+    taken
+}
+
+/// What has changed and is wanted comes to the operator's folder, and from there to where it is wanted.
+async fn from_layer(artifacts: &Artifacts, layer: &Layer<'_>) -> Result<Taken, Failure> {
+    let (paths, taken) = artifacts.among(&layer.diff().await?);
+    // No paths would be all of them.
+    if paths.is_empty() {
+        return Ok(taken);
+    }
+    Ok(artifacts.applied(taken, &layer.apply(paths).await?))
+}
+
+impl Layer<'_> {
+    async fn diff(&self) -> Result<Changes, Failure> {
+        match self {
+            Self::Daemons(api, session) => api.get(&format!("/sessions/{session}/diff")).await,
+            Self::OneShot(oneshot, session) => {
+                match oneshot.layer(*session, &LayerRequest::Diff).await? {
+                    LayerAnswer::Changes(changes) => Ok(changes),
+                    LayerAnswer::Done | LayerAnswer::Applied { .. } => Err(mixed_up()),
+                }
+            }
+        }
+    }
+
+    async fn apply(&self, paths: Vec<Arg>) -> Result<LayerDone, Failure> {
+        match self {
+            Self::Daemons(api, session) => {
+                let path = format!("/sessions/{session}/apply");
+                api.post(&path, &LayerPaths { paths }, Repeat::Safe).await
+            }
+            Self::OneShot(oneshot, session) => {
+                match oneshot.layer(*session, &LayerRequest::Apply { paths }).await? {
+                    LayerAnswer::Applied { done, left } => Ok(LayerDone { done, left }),
+                    LayerAnswer::Done | LayerAnswer::Changes(_) => Err(mixed_up()),
+                }
+            }
+        }
+    }
+}
+
+fn mixed_up() -> Failure {
+    Failure::new("mews-supervisor answered something else than it was asked")
+}
+
+impl Outcome {
+    fn without_artifacts(watched: Watched, enforced: Enforced) -> Self {
+        Self { watched, enforced, taken: None }
+    }
 }
 
 /// The workspace has a layer.
@@ -303,7 +440,8 @@ fn by_signal(signal: i32) -> Watched {
     Watched { status: 128 + u8::try_from(signal).unwrap_or(0), exit: None }
 }
 
-fn cancelled() -> Failure {
+fn cancelled(signal: i32, step: &Step) -> Failure {
+    step.recording.told(signal);
     Failure::new("cancelled while the cage was being built").next("mews ls")
 }
 
@@ -319,8 +457,29 @@ fn name_hint(exec: &ExecSpec) -> String {
 }
 
 impl Args {
-    fn job(&self) -> Result<Job, Failure> {
-        let streams = Streams::choose(self.no_tty, self.detach);
+    fn step(&self) -> Result<Step, Failure> {
+        let words: Vec<String> =
+            self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let command = if words.is_empty() { vec![request::shell().to_owned()] } else { words };
+        let policy = Path::new(&self.flags.policy).file_stem().unwrap_or_default();
+        let workspace = self.flags.workspace.as_deref();
+        Step::prepare(&self.ci, self.detach, workspace, &command, &policy.to_string_lossy())
+    }
+
+    fn session(&self, exec: &ExecSpec, labels: &BTreeMap<String, String>) -> CreateSession {
+        CreateSession {
+            name: self.name.clone(),
+            name_hint: Some(name_hint(exec)),
+            labels: labels.clone(),
+            source: Some("cli:run".to_owned()),
+            end_on_exit: true,
+            client_request_id: Some(SessionId::new().to_string()),
+        }
+    }
+
+    fn job(&self, step: &Step) -> Result<Job, Failure> {
+        // An engine may lend a terminal (act does): nobody sits at it.
+        let streams = Streams::choose(self.no_tty || step.is_an_engines(), self.detach);
         let folder = request::folder(self.flags.workspace.as_deref())?;
         let mut exec = request::exec_spec(&self.command, streams, !self.detach);
         if self.flags.workspace.is_some() {
@@ -374,7 +533,8 @@ pub(crate) async fn trial(say: &Say) -> Result<Enforced, Failure> {
     let spec =
         job.spawn(SessionId::new(), RunId::new(), CageId::new(), PtyId::new(), "doctor".to_owned());
     let mut oneshot = OneShot::start()?;
-    let outcome = alone_with(&mut oneshot, &spec, streams, "doctor".to_owned(), say).await;
+    let step = Step::quiet();
+    let outcome = alone_with(&mut oneshot, &spec, streams, "doctor".to_owned(), say, &step).await;
     oneshot.finish().await;
     let outcome = outcome?;
     match outcome.watched.status {

@@ -107,7 +107,7 @@ fn next(exit: &Exit) -> Option<&'static str> {
     }
 }
 
-fn words(exit: &Exit) -> Option<String> {
+pub(crate) fn words(exit: &Exit) -> Option<String> {
     let said = exit.message.as_deref().map(crate::escape::escape);
     let why = match exit.cause {
         // A shell prints nothing there either; a program that was not found has its message.

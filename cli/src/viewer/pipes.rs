@@ -34,6 +34,7 @@ pub(super) async fn view(
         acknowledged: 0,
         impatient_until: None,
         kill_at: None,
+        grace_ends_at: None,
     };
     pipes.run(ends).await
 }
@@ -53,6 +54,8 @@ struct Pipes<'a> {
     impatient_until: Option<Instant>,
     /// Nobody reads the output any more; when the program has had its time.
     kill_at: Option<Instant>,
+    /// It was told to end, and may take so long.
+    grace_ends_at: Option<Instant>,
 }
 
 impl Pipes<'_> {
@@ -83,6 +86,11 @@ impl Pipes<'_> {
                     self.kill_at = None;
                     self.kill();
                 }
+                () = until(self.grace_ends_at), if self.grace_ends_at.is_some() => {
+                    self.grace_ends_at = None;
+                    self.viewer.say.note("it was told to end and did not; killing it");
+                    self.kill();
+                }
                 signal = ends.next() => {
                     if !self.viewer.is_runner {
                         return Ok(Ending::Signalled(signal));
@@ -111,8 +119,15 @@ impl Pipes<'_> {
             Frame::Out(bytes)
             | Frame::Output { bytes, .. }
             | Frame::History(bytes)
-            | Frame::Snapshot { bytes, .. } => self.stdout.push(&bytes),
-            Frame::Err(bytes) => self.stderr.push(&bytes),
+            | Frame::Snapshot { bytes, .. } => {
+                self.viewer.heard(&bytes);
+                self.stdout.push(&bytes);
+            }
+            Frame::Err(bytes) => {
+                self.viewer.heard(&bytes);
+                let merged = self.viewer.recording.is_some_and(|recording| recording.merged);
+                if merged { self.stdout.push(&bytes) } else { self.stderr.push(&bytes) }
+            }
             Frame::Ack(bytes) => self.acknowledged = bytes,
             Frame::Gap { from, to } => {
                 let lost = to.saturating_sub(from);
@@ -184,7 +199,9 @@ impl Pipes<'_> {
             self.viewer.say.note("killing it");
             self.kill();
         } else {
-            self.viewer.pass_on(signal);
+            self.viewer.pass_on_end(signal);
+            let grace = self.viewer.recording.and_then(|recording| recording.grace);
+            self.grace_ends_at = self.grace_ends_at.or(grace.map(|grace| now + grace));
         }
         self.impatient_until = Some(now + IMPATIENT);
     }

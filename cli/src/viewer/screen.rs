@@ -106,7 +106,7 @@ impl Screen<'_> {
                 }
                 signal = ends.next() => match (self.viewer.is_runner, signal) {
                     // Typed while the program was being started, or sent to us for it.
-                    (true, libc::SIGINT | libc::SIGQUIT) => self.viewer.pass_on(signal),
+                    (true, libc::SIGINT | libc::SIGQUIT) => self.viewer.pass_on_end(signal),
                     _other => return Ok(Ending::Signalled(signal)),
                 },
             }
@@ -150,7 +150,10 @@ impl Screen<'_> {
 
     fn take(&mut self, frame: Frame, taken: &mut usize) -> Option<Ending> {
         match frame {
-            Frame::Output { bytes, .. } | Frame::History(bytes) => self.paint(&bytes, taken),
+            Frame::Output { bytes, .. } | Frame::History(bytes) => {
+                self.viewer.heard(&bytes);
+                self.paint(&bytes, taken);
+            }
             Frame::Snapshot { bytes, .. } => {
                 self.painted = true;
                 self.paint(&bytes, taken);

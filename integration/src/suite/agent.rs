@@ -1,33 +1,45 @@
-//! A real agent, driven offline by a mock provider, in a real cage.
+//! Real agents, driven offline by a mock provider, in real cages: headless here, in full screen in
+//! `agent/screen.rs`.
 
-use crate::runner::{Test, skip};
+mod install;
+mod programs;
+mod provider;
+mod screen;
+
+pub(crate) use install::cache;
+
+use crate::runner::Test;
 use crate::talk::{
     Mode, event_types, events, in_workspace, read, run_with_status, start, text, wait_exit,
 };
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
+use programs::{AGENTS, Agent, PI};
+use provider::Provider;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::path::Path;
 use testkit::{Caller, Sandbox, pause, process};
 
-const PACKAGE: &str = "@mariozechner/pi-coding-agent";
-const VERSION: &str = "0.73.1";
-/// npm on a slow line.
-const INSTALL_LIMIT: Duration = Duration::from_secs(600);
-
 pub(crate) fn tests() -> Vec<Test> {
-    vec![
-        Test::new("agent.pi_works_offline_in_a_cage", |sandbox| pi(sandbox, Mode::Daemons)),
-        Test::new("agent.pi_works_without_daemons", |sandbox| pi(sandbox, Mode::Alone)),
+    let mut tests = vec![
+        Test::new("agent.pi_works_without_daemons", |sandbox| works(sandbox, &PI, Mode::Alone)),
         Test::new("agent.pi_works_for_an_ordinary_user", |_root| {
             let sandbox = Sandbox::of(Caller::ordinary(5))?;
-            let done = pi(&sandbox, Mode::Daemons);
+            let done = works(&sandbox, &PI, Mode::Daemons);
             let finish = sandbox.finish();
             done.and(finish)
         }),
         Test::new("agent.pi_is_paused_in_a_tool_call", paused),
-    ]
+    ];
+    for agent in AGENTS {
+        let name = |what: &str| format!("agent.{}_{what}", agent.name.replace('-', "_"));
+        tests.push(Test::new(name("works_offline_in_a_cage"), |sandbox| {
+            works(sandbox, agent, Mode::Daemons)
+        }));
+        tests.push(Test::new(name("is_left_in_mid_turn_and_met_again"), |sandbox| {
+            screen::left_and_met_again(sandbox, agent)
+        }));
+    }
+    tests
 }
 
 /// The proof that the provider's tool call asks for.
@@ -35,9 +47,9 @@ const PROOF: &str = "{ id -u; id -un; pwd; tail -n +3 /proc/net/dev | cut -d: -f
                      ls /home 2>/dev/null | grep -vcx $USER; test -e /root && echo root-seen; test -e /etc/shadow && \
                      echo shadow-seen; true; } > proof.txt 2>&1; echo tool-ran";
 
-fn pi(sandbox: &Sandbox, mode: Mode) -> anyhow::Result<()> {
+fn works(sandbox: &Sandbox, agent: &Agent, mode: Mode) -> anyhow::Result<()> {
     let provider = Provider::start(sandbox, PROOF)?;
-    let (options, script) = caged(&provider)?;
+    let (options, script) = agent.caged(sandbox, &provider.socket, agent.headless)?;
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let (finished, status) = run_with_status(sandbox, mode, &options, &["sh", "-c", &script])?;
     let finished = finished.expect(0).map_err(|error| error.context(provider.log()))?;
@@ -54,7 +66,7 @@ fn pi(sandbox: &Sandbox, mode: Mode) -> anyhow::Result<()> {
 fn paused(sandbox: &Sandbox) -> anyhow::Result<()> {
     let wait = "touch tool-started; while [ ! -e go-on ]; do sleep 0.02; done";
     let provider = Provider::start(sandbox, &format!("{wait}; {PROOF}"))?;
-    let (options, script) = caged(&provider)?;
+    let (options, script) = PI.caged(sandbox, &provider.socket, PI.headless)?;
     let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
     options.extend(["--name", "agent"]);
     start(sandbox, &options, &["sh", "-c", &script])?;
@@ -75,22 +87,6 @@ fn paused(sandbox: &Sandbox) -> anyhow::Result<()> {
     ensure!(printed.contains("MOCK_FINAL_ANSWER"), "{}", process::tail(&printed));
     check_proof(sandbox)?;
     check_events(sandbox, "agent")
-}
-
-/// Options and script that run the agent in a cage, against this provider.
-fn caged(provider: &Provider) -> anyhow::Result<(Vec<String>, String)> {
-    let prefix = installed()?;
-    let models = r#"{"providers":{"mock":{"baseUrl":"http://127.0.0.1:8399/v1","api":"openai-completions","apiKey":"x","models":[{"id":"mock-1"}]}}}"#;
-    let agent = prefix.join("bin/pi").to_string_lossy().into_owned();
-    let script = format!(
-        "mkdir -p ~/.pi/agent && echo '{models}' > ~/.pi/agent/models.json && \
-         exec {agent} --provider mock --model mock-1 -p --mode json go"
-    );
-    let socket = format!("unix:{}", provider.socket.display());
-    let read_prefix = prefix.to_string_lossy().into_owned();
-    let options = ["--policy", "agent-offline", "--provider", &socket, "--read", &read_prefix];
-    let options = options.into_iter().chain(["--home", "pi"]).map(str::to_owned).collect();
-    Ok((options, script))
 }
 
 fn check_proof(sandbox: &Sandbox) -> anyhow::Result<()> {
@@ -120,83 +116,4 @@ fn check_events(sandbox: &Sandbox, session: &str) -> anyhow::Result<()> {
     let code = exited.and_then(|event| event.pointer("/data/exit/code")).and_then(Value::as_i64);
     ensure!(code == Some(0), "{exited:?}");
     Ok(())
-}
-
-/// The agent, installed once, outside of the repository.
-fn installed() -> anyhow::Result<PathBuf> {
-    let prefix = cache().join(format!("pi-{VERSION}"));
-    if prefix.join("bin/pi").exists() {
-        return Ok(prefix);
-    }
-    std::fs::create_dir_all(&prefix)?;
-    let mut npm = Command::new("npm");
-    npm.args(["install", "--global", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix"]);
-    npm.arg(&prefix).arg(format!("{PACKAGE}@{VERSION}")).current_dir(&prefix);
-    let done = process::run(&mut npm, b"", INSTALL_LIMIT).and_then(|npm| npm.expect(0));
-    match done {
-        Ok(_) => Ok(prefix),
-        Err(error) if std::env::var_os("CI").is_some() => Err(error.context("npm install")),
-        Err(error) => Err(skip(&format!("{PACKAGE} could not be installed: {error}"))),
-    }
-}
-
-fn cache() -> PathBuf {
-    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    // Everybody's, if root runs the tests: other uids read it.
-    let shared = testkit::caller::is_root().then(|| PathBuf::from("/var/cache"));
-    shared.or(base).or_else(home).unwrap_or_else(std::env::temp_dir).join("mews-agents")
-}
-
-/// The mock of `shared/agents`, on a Unix socket.
-struct Provider {
-    child: Child,
-    socket: PathBuf,
-    log: PathBuf,
-}
-
-impl Provider {
-    fn start(sandbox: &Sandbox, tool_call: &str) -> anyhow::Result<Self> {
-        let program = mock()?;
-        let socket = sandbox.root().join("provider.sock");
-        let log = sandbox.root().join("provider.log");
-        let errors = std::fs::File::create(sandbox.root().join("provider.err"))?;
-        let child = Command::new("/usr/bin/python3")
-            .arg(program)
-            .arg(&socket)
-            .env("MOCK_LOG", &log)
-            .env("MOCK_CMD", tool_call)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(errors)
-            .spawn()?;
-        let provider = Self { child, socket, log };
-        pause::until("the provider listens", process::LIMIT, || {
-            provider.socket.exists().then_some(())
-        })?;
-        if let Caller::Uid(uid) = sandbox.caller() {
-            std::os::unix::fs::chown(&provider.socket, Some(uid), Some(uid))?;
-        }
-        Ok(provider)
-    }
-
-    fn log(&self) -> String {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        format!("the provider was asked:\n{log}")
-    }
-}
-
-impl Drop for Provider {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
-fn mock() -> anyhow::Result<PathBuf> {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a repository")?;
-    let beside = repository.parent().context("a folder")?.join("shared/agents/mock_provider.py");
-    let set = std::env::var_os("MEWS_MOCK_PROVIDER").map(PathBuf::from);
-    let path = set.unwrap_or(beside);
-    if path.exists() { Ok(path) } else { Err(skip(&format!("{} is missing", path.display()))) }
 }

@@ -389,8 +389,8 @@ pub(super) const MISTAKES: &[Mistake] = &[
         "the time limit was reached; the cage was killed (walltime: it ran for 2…ms)",
         "the same with a longer --timeout"),
 
-    row(("files", "a status file in no folder"), "mews run --status-file no/s.json -- touch ran", 125,
-        "the status file …/no/s.json cannot be made: No such file or directory (os error 2)",
+    row(("files", "a status file below a file"), "mews run --status-file script/s.json -- touch ran", 125,
+        "the status file …/script/s.json cannot be made: File exists (os error 17)",
         "the same with a file in a folder that you may write to"),
     row(("files", "a status descriptor that is closed"), "mews run --status-fd 77 -- touch ran", 125,
         "--status-fd 77: no such descriptor is open",
