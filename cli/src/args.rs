@@ -162,7 +162,7 @@ pub(crate) fn parse(argv: &[OsString]) -> Result<Cli, clap::Error> {
 }
 
 /// Before anything is parsed, as a mistake may stand anywhere.
-fn colour(argv: &[OsString]) -> When {
+pub(crate) fn colour(argv: &[OsString]) -> When {
     let mut found = When::Auto;
     let mut words = ours(argv).map(|word| word.to_string_lossy());
     while let Some(word) = words.next() {

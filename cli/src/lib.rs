@@ -42,11 +42,11 @@ pub fn run(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => return ExitCode::from(args::refuse(&error, &argv)),
     }
+    out::colour::want(args::colour(&argv));
     let cli = match args::parse(&argv) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(args::refuse(&error, &argv)),
     };
-    out::colour::want(cli.color);
     let say = Say::new(cli.json);
     place::want(cli.place());
     let runs_a_program = cli.verb.as_ref().is_some_and(Verb::runs_a_program);

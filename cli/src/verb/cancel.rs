@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
         })?;
         let work = api.cancel(found.session, run);
         let view = match say.during(&format!("cancelling {name}"), work).await {
-            Err(failure) if failure.is(ErrorCode::Conflict) && failure.next.is_none() => {
+            Err(failure) if failure.is(ErrorCode::Conflict) => {
                 return Err(failure.next(format!("mews inspect {name}")));
             }
             other => other?,

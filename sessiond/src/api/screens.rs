@@ -13,7 +13,7 @@ use crate::supervisor_link::{RequestError, document};
 use axum::Json;
 use axum::extract::State;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 use wire::api::{PtyView, Waited};
 use wire::screen::ScreenView;
@@ -101,6 +101,11 @@ pub(super) async fn watch(
     patience: Duration,
 ) -> Answer<Json<Waited>> {
     let pattern = watch.pattern.as_deref().map(Pattern::new).transpose()?;
+    let until = Instant::now() + patience;
+    let Some(pty) = begun(app, pty, patience).await? else {
+        return Ok(Json(Waited::default()));
+    };
+    let patience = until.saturating_duration_since(Instant::now());
     let seen = match asked(app, caller, &pty, &watch, patience).await {
         Ok(None) => return Ok(Json(Waited::default())),
         Ok(Some(watched)) => watched,
@@ -118,6 +123,20 @@ pub(super) async fn watch(
     };
     let Watched { met, line, seq } = seen;
     Ok(Json(Waited { met: Some(met), line, seq: Some(seq), exit }))
+}
+
+/// A command that is being started has no terminal yet at which its broker could look.
+async fn begun(app: &App, pty: PtyView, patience: Duration) -> Answer<Option<PtyView>> {
+    let is_begun = |pty: &PtyView| pty.started_at_ms.is_some() || pty.exit.is_some();
+    if is_begun(&pty) {
+        return Ok(Some(pty));
+    }
+    let id = pty.id;
+    let begun = app.within(patience, move |db| {
+        // One that is removed meanwhile is asked about as it was.
+        Ok(ptys::get(db, id)?.filter(is_begun))
+    });
+    Ok(begun.await?)
 }
 
 /// The broker tells it over a stream of its own: no other daemon need live for that. `None`: the time
