@@ -6,7 +6,7 @@ mod top;
 
 use super::users::as_user;
 use crate::runner::{Test, need_root, skip};
-use crate::talk::{start, text};
+use crate::talk::{in_workspace, start, text};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::process::{Command, Stdio};
@@ -53,10 +53,14 @@ fn sleeps(sandbox: &Sandbox, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ended(sandbox: &Sandbox, options: &[&str], script: &str) -> anyhow::Result<()> {
-    let words = [&["run", "--no-tty"], options, &["--", "sh", "-c", script]].concat();
+/// One that ran and has ended: `mews run` may be back before the session is.
+fn ended(sandbox: &Sandbox, name: &str, options: &[&str], script: &str) -> anyhow::Result<()> {
+    let words = [&["run", "--no-tty", "-n", name], options, &["--", "sh", "-c", script]].concat();
     sandbox.mews(words)?.expect(0)?;
-    Ok(())
+    pause::until("its session has ended", LIMIT, || {
+        let shown = sandbox.json(["inspect", name]).ok()?;
+        (text(&shown, "/state").ok()? == "ended").then_some(())
+    })
 }
 
 fn alone(sandbox: &Sandbox) -> anyhow::Result<()> {
@@ -162,16 +166,14 @@ fn cancel_in_front(sandbox: &Sandbox) -> anyhow::Result<()> {
     let status = sandbox.root().join("home/status.json");
     let status = status.to_string_lossy().into_owned();
     let words = ["run", "-n", "front", "--status-file", &status, "--"];
-    let script = ["sh", "-c", "echo ready; exec sleep 1000"];
+    let script = ["sh", "-c", "touch begun; exec sleep 1000"];
     let words = [&words[..], &script].concat();
     let mut command = sandbox.command(words)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
-    pause::until("it is there", LIMIT, || {
-        (sandbox.mews(["inspect", "front"]).ok()?.code == 0).then_some(())
-    })?;
-    // Its command waits for its viewer; what is told before is told to nobody.
-    sandbox.mews(["wait", "front", "--for", "^ready$", "--timeout", "20"])?.expect(0)?;
+    // Until then it waits for its viewer, and what it is told is told to nobody.
+    let begun = in_workspace(sandbox, "begun");
+    pause::until("its command runs", LIMIT, || begun.exists().then_some(()))?;
     sandbox.mews(["cancel", "front"])?.expect(0)?;
     let front = crate::talk::finish(child)?;
     ensure!(front.code == 143, "exit {}: {}", front.code, front.err());
@@ -187,12 +189,12 @@ fn names(sandbox: &Sandbox) -> anyhow::Result<Vec<String>> {
 
 fn prune(sandbox: &Sandbox) -> anyhow::Result<()> {
     for name in ["old", "labelled", "kept"] {
-        ended(sandbox, &["-n", name], "echo x")?;
+        ended(sandbox, name, &[], "echo x")?;
     }
     sandbox.mews(["label", "labelled", "ci=1"])?.expect(0)?;
     sandbox.mews(["archive", "kept"])?.expect(0)?;
-    ended(sandbox, &["-n", "changed", "--overlay"], "echo x > new")?;
-    ended(sandbox, &["-n", "unchanged", "--overlay"], "true")?;
+    ended(sandbox, "changed", &["--overlay"], "echo x > new")?;
+    ended(sandbox, "unchanged", &["--overlay"], "true")?;
     sleeps(sandbox, "lives")?;
     let all = names(sandbox)?;
     // Nothing is old enough.
@@ -220,7 +222,7 @@ fn prune(sandbox: &Sandbox) -> anyhow::Result<()> {
 }
 
 fn prune_asks(sandbox: &Sandbox) -> anyhow::Result<()> {
-    ended(sandbox, &["-n", "old"], "true")?;
+    ended(sandbox, "old", &[], "true")?;
     for (answer, code, gone) in [("n\r", 2, false), ("y\r", 0, true)] {
         let mut terminal = Terminal::mews(sandbox, &["prune", "--older-than", "0s"])?;
         terminal.wait_for("remove 1 session with all they have kept? [y/N]")?;
