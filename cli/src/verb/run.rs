@@ -55,6 +55,7 @@ In a CI job:
   mews run --artifacts '**/*.log' --artifacts-dir logs --grace 20s -- ./job.sh
 On GitHub output is put into a group, protected from being read as workflow commands; an error
 becomes an annotation, and the step has a summary. --ci none: nothing of that.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
     /// Name of the session [default: from the command, as bash-1]
     #[arg(short, long)]
