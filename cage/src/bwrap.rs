@@ -105,9 +105,16 @@ impl Args {
                 let option: &[u8] = if *writable { b"--bind" } else { b"--ro-bind" };
                 self.push([option, path.as_os_str().as_bytes(), dest.as_bytes()]);
             }
+            MountKind::Hidden { folder: true } => {
+                self.push(["--perms", "0555", "--size", EMPTY_BYTES, "--tmpfs", dest]);
+                self.push(["--remount-ro", dest]);
+            }
+            MountKind::Hidden { folder: false } => {
+                let fd = next(data, mount)?;
+                self.push(["--perms", "0444", "--ro-bind-data", &fd, dest]);
+            }
             MountKind::Data => {
-                let fd =
-                    data.next().ok_or_else(|| ArgsError::Data(mount.dest.clone()))?.to_string();
+                let fd = next(data, mount)?;
                 self.push(["--perms", "0444", "--file", &fd, dest]);
             }
         }
@@ -115,15 +122,33 @@ impl Args {
     }
 }
 
+/// The smallest there is.
+const EMPTY_BYTES: &str = "4096";
+
+fn next<'a>(data: &mut impl Iterator<Item = &'a i32>, mount: &Mount) -> Result<String, ArgsError> {
+    data.next().map(ToString::to_string).ok_or_else(|| ArgsError::Data(mount.dest.clone()))
+}
+
 /// The synthetic files, in the order of the plan's mounts.
 #[must_use]
 pub fn data_files(plan: &CagePlan) -> Vec<DataFile> {
-    let data = plan.mounts.iter().filter(|mount| mount.kind == MountKind::Data);
-    data.map(|mount| DataFile {
-        contents: contents(&mount.dest, plan).into_bytes(),
-        dest: mount.dest.clone(),
-    })
-    .collect()
+    let file = |mount: &Mount| match mount.kind {
+        MountKind::Data => {
+            let contents = contents(&mount.dest, plan).into_bytes();
+            Some(DataFile { dest: mount.dest.clone(), contents })
+        }
+        MountKind::Hidden { folder: false } => {
+            Some(DataFile { dest: mount.dest.clone(), contents: Vec::new() })
+        }
+        MountKind::Proc
+        | MountKind::Dev
+        | MountKind::Dir
+        | MountKind::Symlink { .. }
+        | MountKind::Tmpfs { .. }
+        | MountKind::Bind { .. }
+        | MountKind::Hidden { folder: true } => None,
+    };
+    plan.mounts.iter().filter_map(file).collect()
 }
 
 fn contents(dest: &str, plan: &CagePlan) -> String {

@@ -1,9 +1,49 @@
 //! A plan as people read it: which walls stand, and by what.
 
-use crate::plan::{CagePlan, Controller, Enforcement, HostFacts, Limit, Limits, NO_DISK, resource};
-use crate::policy::{Bytes, Millis, limit_words};
+use crate::plan::{
+    CagePlan, Controller, Enforcement, Guards, HostFacts, Limit, Limits, NO_DISK, ProjectFile,
+    Unguarded, resource,
+};
+use crate::policy::{Bytes, Listed, Millis, Tightened, limit_words};
 use wire::limits::Unit;
 use wire::{Enforced, WallState, WorkspaceMode};
+
+impl ProjectFile {
+    fn words(&self) -> String {
+        let Self { file, tightened } = self;
+        let each = |one: &Tightened| {
+            let Tightened { key, value, line } = one;
+            format!("{key} {value} (line {line})")
+        };
+        match tightened.is_empty() {
+            true => format!("{file} is as tight as the policy"),
+            false => {
+                let words: Vec<String> = tightened.iter().map(each).collect();
+                format!("{file} tightens {}", some(&words))
+            }
+        }
+    }
+}
+
+/// As many as people read, and a packet holds: the plan has all of them.
+const WORDS_CHARS: usize = 1000;
+
+fn some<T: AsRef<str>>(words: &[T]) -> String {
+    let mut text = String::new();
+    for (number, word) in words.iter().map(AsRef::as_ref).enumerate() {
+        if text.len() + word.len() > WORDS_CHARS {
+            let more = words.len() - number;
+            return match text.is_empty() {
+                true => format!("{} paths", words.len()),
+                false => format!("{text} and {more} more"),
+            };
+        }
+        let comma = if number == 0 { "" } else { ", " };
+        text.push_str(comma);
+        text.push_str(word);
+    }
+    text
+}
 
 impl CagePlan {
     /// In the order in which they are put up. True once the attestation matched.
@@ -25,6 +65,10 @@ impl CagePlan {
                 walls.push("workspace", on, "overlay: writes land in a layer of the session");
             }
             WorkspaceMode::Copy => walls.push("workspace", on, "a private copy"),
+        }
+        self.guards(&mut walls);
+        if let Some(project) = &self.project {
+            walls.push("project", on, project.words());
         }
         walls.push("network", on, self.network());
         let bytes = |value| Bytes(value).to_string();
@@ -62,6 +106,33 @@ impl CagePlan {
         walls.push("landlock", on, format!("ABI {}, {rules} rules", facts.landlock_abi));
         walls.push("seccomp", on, "allow list, profile default");
         walls
+    }
+
+    /// What is guarded, and what was to be and is not.
+    fn guards(&self, walls: &mut Enforced) {
+        let Guards { hidden, protected, open } = &self.guards;
+        for (name, guards, how) in [
+            ("fs.hide", hidden, "seen as empty"),
+            ("fs.protect", protected, "read-only where it is lent"),
+        ] {
+            if !guards.is_empty() {
+                let rules: Vec<&str> = guards.iter().map(|guard| guard.rule.as_str()).collect();
+                walls.push(name, WallState::Enforced, format!("{how}: {}", some(&rules)));
+            }
+        }
+        for (list, what) in [
+            (Listed::Hide, "what comes there is seen"),
+            (Listed::Protect, "a program can make them"),
+        ] {
+            let of_list = open.iter().filter(|open| open.key == list.key());
+            let words: Vec<String> =
+                of_list.map(|Unguarded { path, why, .. }| format!("{path} {why}")).collect();
+            if !words.is_empty() {
+                let name = format!("{}.open", list.key());
+                let how = format!("not guarded, {what}: {}", some(&words));
+                walls.push(&name, WallState::Absent, how);
+            }
+        }
     }
 
     fn network(&self) -> String {

@@ -9,7 +9,9 @@
 mod change;
 mod error;
 mod expected;
+mod explain;
 mod facts;
+mod guards;
 mod landlock;
 mod limits;
 mod mounts;
@@ -20,6 +22,7 @@ mod workspace;
 pub use change::{Carried, change_words};
 pub use error::PlanError;
 pub use expected::{Expected, WallMismatch};
+pub use explain::{Explained, Value, explain};
 pub use facts::{Controller, HostFacts, HostPaths, Operator, PathKind, RealPaths, Request};
 pub use limits::{Enforcement, Limit, Limits, resource};
 pub(crate) use limits::{NO_DISK, NO_LAYER};
@@ -27,7 +30,7 @@ pub use resolve::resolve;
 
 use crate::hash::sha256;
 use crate::orders::{Forwarder, LandlockProgram, Program, Rlimit};
-use crate::policy::Suspend;
+use crate::policy::{Suspend, Tightened};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::WorkspaceMode;
@@ -42,6 +45,8 @@ pub struct CagePlan {
     /// SHA-256 over the texts that it is made of.
     #[serde(default)]
     pub policy_hash: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectFile>,
     pub user: User,
     pub hostname: String,
     pub workspace: Workspace,
@@ -49,6 +54,9 @@ pub struct CagePlan {
     pub sources: Vec<Source>,
     /// In the order in which they are put up: parents before children.
     pub mounts: Vec<Mount>,
+    /// What is hidden and protected by some of these mounts, and what could not be.
+    #[serde(default)]
+    pub guards: Guards,
     /// Files of /proc that are hidden behind `/dev/null`.
     pub masked: Vec<String>,
     pub landlock: LandlockProgram,
@@ -145,8 +153,48 @@ pub enum MountKind {
         source: usize,
         writable: bool,
     },
+    /// Empty and read-only, over something of the host's.
+    Hidden {
+        folder: bool,
+    },
     /// A synthetic file: its contents come from [`crate::bwrap::data_files`], by this mount's `dest`.
     Data,
+}
+
+/// The project file that was found in the workspace, and what it has tightened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectFile {
+    pub file: String,
+    pub tightened: Vec<Tightened>,
+}
+
+/// What `fs.hide` and `fs.protect` came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guards {
+    pub hidden: Vec<Guard>,
+    pub protected: Vec<Guard>,
+    /// Asked for, and not guarded.
+    pub open: Vec<Unguarded>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guard {
+    /// As the policy names it.
+    pub rule: String,
+    /// Canonical path on the host.
+    pub host: String,
+    /// Where it is seen inside; nowhere if it is not lent.
+    pub places: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unguarded {
+    /// `fs.hide`, `fs.protect`.
+    pub key: String,
+    /// As the policy names it.
+    pub path: String,
+    /// Words that follow the path.
+    pub why: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,23 +223,6 @@ pub struct Terminal {
 
 impl CagePlan {
     pub const VERSION: u32 = 1;
-
-    /// Where the whole workspace is mounted; absent where only parts of it are lent.
-    #[must_use]
-    pub fn workspace_place(&self) -> Option<&str> {
-        let is_whole =
-            |source: &Source| source.role == Role::Workspace && source.host == self.workspace.host;
-        let found = self.mounts.iter().find(|mount| match mount.kind {
-            MountKind::Bind { source, .. } => self.sources.get(source).is_some_and(is_whole),
-            MountKind::Proc
-            | MountKind::Dev
-            | MountKind::Dir
-            | MountKind::Symlink { .. }
-            | MountKind::Tmpfs { .. }
-            | MountKind::Data => false,
-        });
-        found.map(|mount| mount.dest.as_str())
-    }
 
     /// SHA-256 over the plan as JSON, in hex. The uid that this one cage was lent is left out: two
     /// runs of the same request have the same hash.

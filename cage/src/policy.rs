@@ -13,24 +13,28 @@ mod overrides;
 mod parse;
 mod paths;
 mod preset;
+mod project;
 mod schema;
 mod values;
 
 pub use ceiling::Ceiling;
 pub use error::{PolicyError, Problem};
-pub use file::{Missing, OnRefuse, Said, SocketRule, TmpfsFile as TmpfsRule};
+pub use file::{Leaf, Listed, Missing, OnRefuse, Said, SocketRule, TmpfsFile as TmpfsRule};
 pub use limit::{limit_asked, limit_words};
 pub use load::load;
 pub use overrides::BadFlag;
 pub use paths::{Base, Connect, EnvName, PathRule};
 pub use preset::{preset_names, preset_text};
+pub use project::{PROJECT_FILE, Project, Tightened, read_project};
 use values::Grace;
 
 pub use values::{BadValue, Bytes, Home, Millis, Name, Requirement};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use wire::WorkspaceMode;
+use wire::limits::Unit;
 
 /// A policy as a spawn uses it: merged, checked, complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +48,14 @@ pub struct Policy {
     pub read: Vec<PathRule>,
     pub write: Vec<PathRule>,
     pub tmpfs: Vec<TmpfsRule>,
-    /// Where the paths of `read` and `write` stand; the last word on a path is the last in here.
+    /// Seen as empty.
+    pub hide: Vec<PathRule>,
+    /// Cannot be changed, though it lies in what can be written.
+    pub protect: Vec<PathRule>,
+    /// Where the paths of these lists stand; the last word on a path is the last in here.
     pub said: Vec<Said>,
+    /// Every value of every file, one list for each, the last word last.
+    pub leaves: Vec<Arc<Vec<Leaf>>>,
     pub workspace: WorkspaceMode,
     pub home: Home,
     pub sockets: Vec<SocketRule>,
@@ -115,6 +125,7 @@ impl Suspend {
 }
 
 const PTYS_DEFAULT: u32 = 16;
+const BYTES: Unit = Unit::Bytes;
 
 impl Policy {
     /// Fills in what no file of the chain says.
@@ -129,7 +140,10 @@ impl Policy {
             read: file.fs.read,
             write: file.fs.write,
             tmpfs: file.fs.tmpfs,
+            hide: file.fs.hide,
+            protect: file.fs.protect,
             said: file.fs.said,
+            leaves: file.leaves,
             workspace: file.fs.workspace.unwrap_or_default(),
             home: file.fs.home.unwrap_or(Home::Private),
             sockets: file.net.socket,
@@ -144,6 +158,32 @@ impl Policy {
 }
 
 impl PolicyLimits {
+    /// Every limit that is a number, by its key, changed in place.
+    pub(crate) fn each(&mut self, mut act: impl FnMut(&'static str, Unit, &mut Option<u64>)) {
+        let mut core = Some(self.core_bytes);
+        let mut ptys = Some(u64::from(self.ptys));
+        for (key, unit, value) in [
+            ("memory", BYTES, &mut self.memory_bytes),
+            ("swap", BYTES, &mut self.swap_bytes),
+            ("pids", Unit::Count, &mut self.pids),
+            ("cpu", Unit::MilliCpu, &mut self.cpu_milli),
+            ("nofile", Unit::Count, &mut self.nofile),
+            ("fsize", BYTES, &mut self.fsize_bytes),
+            ("core", BYTES, &mut core),
+            ("ptys", Unit::Count, &mut ptys),
+            ("walltime", Unit::Ms, &mut self.walltime_ms),
+            ("idle", Unit::Ms, &mut self.idle_ms),
+            ("output_bytes", BYTES, &mut self.output_bytes),
+            ("workspace_bytes", BYTES, &mut self.workspace_bytes),
+            ("workspace_inodes", Unit::Count, &mut self.workspace_inodes),
+            ("io", Unit::BytesPerSecond, &mut self.io_bytes),
+        ] {
+            act(key, unit, value);
+        }
+        self.core_bytes = core.unwrap_or(0);
+        self.ptys = ptys.and_then(|ptys| u32::try_from(ptys).ok()).unwrap_or(self.ptys);
+    }
+
     fn from_file(file: &file::LimitsFile) -> Self {
         let bytes = |size: Option<Bytes>| size.map(|Bytes(bytes)| bytes);
         Self {

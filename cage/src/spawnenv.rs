@@ -128,6 +128,7 @@ impl CagePlan {
             | MountKind::Dev
             | MountKind::Dir
             | MountKind::Tmpfs { .. }
+            | MountKind::Hidden { .. }
             | MountKind::Data => false,
         })
     }

@@ -6,7 +6,7 @@ use cage::cgroup::Disk;
 use cage::orders::Access;
 use cage::plan::{
     CagePlan, Controller, Enforcement, HostFacts, HostPaths, MountKind, Operator, PathKind,
-    PlanError, Request, resolve, resource,
+    PlanError, Request, Role, explain, resolve, resource,
 };
 use cage::policy::{self, Ceiling};
 use std::collections::BTreeMap;
@@ -40,6 +40,7 @@ impl Fake {
             "/root/repo",
             "/tmp",
             "/tmp/ws",
+            "/opt",
             "/opt/tool",
             "/opt/tool/bin",
             "/srv/data",
@@ -66,6 +67,15 @@ impl Fake {
         ];
         let mut tree: BTreeMap<_, _> = folders.into_iter().map(|path| (path, "d")).collect();
         tree.extend(files.into_iter().map(|path| (path, "f")));
+        tree.extend(["/home/ann/code/.git", "/home/ann/code/.git/hooks"].map(|path| (path, "d")));
+        tree.extend([
+            ("/home/ann/code/.git/config", "f"),
+            ("/home/ann/code/.env", "f"),
+            ("/home/ann/code/sub/secret", "f"),
+            ("/home/ann/code/linked", "f"),
+            ("/home/ann/code/.vscode", "sub"),
+            ("/home/ann/.ssh", "d"),
+        ]);
         tree.extend([("/run/provider.sock", "s"), ("/run/mews/api.sock", "s"), ("/srv/fifo", "p")]);
         tree.extend(links);
         Self(tree)
@@ -112,6 +122,10 @@ impl HostPaths for Fake {
         })
     }
 
+    fn names(&self, path: &Path) -> u64 {
+        if path.ends_with("linked") { 2 } else { 1 }
+    }
+
     fn disk(&self, path: &Path) -> Option<Disk> {
         let disk = Disk { major: 8, minor: 16 };
         (path.to_str()? == "/home/ann/code").then_some(disk)
@@ -143,6 +157,7 @@ fn ann(workspace: &str) -> Request {
         gid: 1000,
         workspace: workspace.into(),
         overrides: Overrides::default(),
+        project: None,
         ceiling: Ceiling::default(),
         homes: "/var/lib/mews/homes/1000".into(),
         never: vec!["/run/mews".into(), "/var/lib/mews".into()],
@@ -580,6 +595,240 @@ fn golden(name: &str, found: &str) {
     }
     let wanted = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(found, wanted, "{name} differs; if it should: UPDATE_GOLDEN=1 cargo test -p cage");
+}
+
+/// A policy over `shell` with these lines in `[fs]`.
+fn fs(lines: &str) -> String {
+    format!("version = 1\nextends = \"shell\"\n[fs]\n{lines}\n")
+}
+
+fn open(plan: &CagePlan) -> Vec<(&str, &str)> {
+    plan.guards.open.iter().map(|open| (open.key.as_str(), open.path.as_str())).collect()
+}
+
+#[test]
+fn what_is_protected_is_read_only_and_its_folders_cannot_be_renamed() {
+    let code = "/home/ann/code";
+    let text = fs("protect = [\".git/hooks\", \".git/config\", \".envrc\"]");
+    let plan = plan_of(&text, &ann(code)).unwrap();
+    assert_eq!(writes(&plan, code), Some(true));
+    for (dest, writable) in [(".git", true), (".git/hooks", false), (".git/config", false)] {
+        let dest = format!("{code}/{dest}");
+        assert_eq!(writes(&plan, &dest), Some(writable), "{dest}");
+        let source = plan.sources.iter().find(|source| source.host == dest).unwrap();
+        assert_eq!((source.role, source.writable), (Role::Workspace, writable));
+    }
+    assert_eq!(open(&plan), [("fs.protect", "$WORKSPACE/.envrc")]);
+    let enforced = plan.enforced(&facts());
+    assert_eq!(enforced.state("fs.protect"), Some(WallState::Enforced));
+    assert_eq!(enforced.state("fs.protect.open"), Some(WallState::Absent));
+    // All of it, and nothing of it is open.
+    for rule in ["$WORKSPACE", code, "/home/ann", "~"] {
+        let text = fs(&format!("protect = [{rule:?}, \".envrc\", \".git/hooks\"]"));
+        let plan = plan_of(&text, &ann(code)).unwrap();
+        assert_eq!(writes(&plan, code), Some(false), "{rule}");
+        assert_eq!(writes(&plan, &format!("{code}/.git/hooks")), None, "{rule}");
+        assert!(open(&plan).is_empty(), "{rule}: {:?}", open(&plan));
+    }
+    // Also where it is seen by another name, and where a folder in it is lent on its own.
+    let mut elsewhere = ann("/home/ann");
+    elsewhere.overrides.write = vec![Arg::from("/home/ann/code/.git")];
+    let plan = plan_of(&fs("protect = [\"/home/ann/code/.git/hooks\"]"), &elsewhere).unwrap();
+    assert_eq!(writes(&plan, "/workspace/code/.git/hooks"), Some(false));
+    assert_eq!(writes(&plan, "/workspace/code"), Some(true));
+    assert_eq!(writes(&plan, "/workspace/code/.git"), Some(true));
+    assert_eq!(writes(&plan, "/home/ann/code/.git/hooks"), Some(false));
+}
+
+#[test]
+fn what_is_hidden_is_empty_wherever_it_is_lent() {
+    let code = "/home/ann/code";
+    let text = fs(
+        "read = [\"~/.ssh\", \"/opt/tool\"]\nhide = [\".env\", \"sub/secret\", \"~/.ssh\",                    \"/opt/tool/bin\", \".git\", \"gone\", \"~/gone\"]\nprotect = [\".git/hooks\"]",
+    );
+    let plan = plan_of(&text, &ann(code)).unwrap();
+    for (dest, folder) in [
+        ("/home/ann/code/.env", false),
+        ("/home/ann/code/sub/secret", false),
+        ("/home/ann/code/.git", true),
+        ("/home/ann/.ssh", true),
+        ("/opt/tool/bin", true),
+    ] {
+        assert_eq!(kind(&plan, dest), Some(&MountKind::Hidden { folder }), "{dest}");
+    }
+    assert_eq!(writes(&plan, "/home/ann/code/sub"), Some(true), "it cannot be renamed");
+    assert_eq!(kind(&plan, "/home/ann/code/.git/hooks"), None, "behind what is hidden");
+    assert_eq!(open(&plan), [("fs.hide", "$WORKSPACE/gone")], "~ itself is not lent");
+    let files = bwrap::data_files(&plan);
+    let empty: Vec<&str> =
+        files.iter().filter(|f| f.contents.is_empty()).map(|f| f.dest.as_str()).collect();
+    assert_eq!(empty, ["/home/ann/code/.env", "/home/ann/code/sub/secret"]);
+    let fds = BwrapFds { data: (0..).take(files.len()).collect() };
+    let args = bwrap::args(&plan, &Sources::in_place(&plan), &fds).unwrap();
+    let args = String::from_utf8(args).unwrap().replace('\0', " ");
+    assert!(
+        args.contains("--size 4096 --tmpfs /opt/tool/bin --remount-ro /opt/tool/bin"),
+        "{args}"
+    );
+    assert!(args.contains("--ro-bind-data") && !args.contains("--bind /home/ann/.ssh"), "{args}");
+    // Of what is lent in it, all goes with it.
+    let text = fs("read = [\"/opt/tool\", \"/opt/tool/bin\"]\nhide = [\"/opt\"]");
+    let plan = plan_of(&text, &ann(code)).unwrap();
+    assert_eq!(kind(&plan, "/opt/tool"), Some(&MountKind::Hidden { folder: true }));
+    assert_eq!(kind(&plan, "/opt/tool/bin"), None);
+}
+
+#[test]
+fn what_cannot_be_guarded_is_refused_or_told() {
+    let code = "/home/ann/code";
+    for (lines, words) in [
+        (
+            "missing = \"error\"\nprotect = [\".envrc\"]",
+            "x.toml:5: fs.protect: \"$WORKSPACE/.envrc\" does not exist",
+        ),
+        (
+            "missing = \"error\"\nhide = [\n\"nope\"]",
+            "x.toml:6: fs.hide: \"$WORKSPACE/nope\" does not exist",
+        ),
+        ("protect = [\".vscode\"]", "leads through a link"),
+        ("protect = [\".vscode/secret\"]", "leads through a link"),
+        ("protect = [\"linked\"]", "hard link"),
+        ("hide = [\"linked\"]", "hard link"),
+        ("hide = [\"$WORKSPACE\"]", "holds the workspace"),
+        ("hide = [\"/home\"]", "holds the workspace"),
+        (
+            "tmpfs = [{ path = \"$WORKSPACE/sub\" }]\nhide = [\"/home/ann/code\"]",
+            "holds the workspace",
+        ),
+        (
+            "read = [\"/srv/data\"]\ntmpfs = [{ path = \"/srv/data/x\" }]\nhide = [\"/srv/data\"]",
+            "which the cage needs",
+        ),
+    ] {
+        let mut tree = Fake::debian();
+        tree.0.insert("/srv/data/x", "d");
+        let source = PolicySource::File { path: "x.toml".to_owned(), text: fs(lines) };
+        let policy = policy::load(&source, &[]).unwrap();
+        let error = resolve(&policy, &facts(), &ann(code), &tree).unwrap_err().to_string();
+        assert!(error.contains(words), "{lines}: {error}");
+    }
+    // Each is a mount, and who writes the project's files writes the list.
+    let mut tree = Fake::debian();
+    let names: Vec<&'static str> =
+        (0..300).map(|n| &*format!("/home/ann/code/sub/{n}").leak()).collect();
+    tree.0.extend(names.iter().map(|name| (*name, "d")));
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    let text = fs(&format!("hide = [{}]", quoted[..200].join(", ")));
+    let project = format!("version = 1\n[fs]\nprotect = [{}]", quoted[200..].join(", "));
+    let mut request = ann(code);
+    let source = PolicySource::File { path: "x.toml".to_owned(), text };
+    let policy = policy::load(&source, &[]).unwrap();
+    let plan = resolve(&policy, &facts(), &request, &tree).unwrap();
+    let walls = serde_json::to_string(&plan.enforced(&facts())).unwrap();
+    assert!(walls.contains(" more") && walls.len() < 8000, "{walls}");
+    request.project = Some(policy::Project::parse("/p", &project).unwrap());
+    let error = resolve(&policy, &facts(), &request, &tree).unwrap_err().to_string();
+    assert!(error.contains("/p:3: fs.protect") && error.contains("256 mounts"), "{error}");
+    // A shipped policy lists names for many folders: what is a link here is told.
+    let mut request = ann(code);
+    request.overrides.provider = Some("unix:/run/provider.sock".to_owned());
+    let plan = plan_of("pi", &request).unwrap();
+    let link = plan.guards.open.iter().find(|open| open.path == "$WORKSPACE/.vscode").unwrap();
+    assert!(link.why.contains("link"), "{}", link.why);
+    // What a link leads to is hidden, too.
+    let plan = plan_of(&fs("hide = [\".vscode/secret\"]"), &ann(code)).unwrap();
+    let hidden = kind(&plan, "/home/ann/code/sub/secret");
+    assert_eq!(hidden, Some(&MountKind::Hidden { folder: false }));
+}
+
+#[test]
+fn a_project_file_tightens_is_told_and_is_protected() {
+    let mut request = ann("/home/ann/code");
+    let text = "version = 1\n[fs]\nhide = [\".env\"]\n[limits]\nmemory = \"1G\"\npids = 512\n";
+    let project = policy::Project::parse("/home/ann/code/.mews.toml", text).unwrap();
+    request.project = Some(project);
+    request.overrides.pids = Some(300);
+    request.ceiling = toml::from_str("memory = \"512M\"").unwrap();
+    let mut tree = Fake::debian();
+    tree.0.insert("/home/ann/code/.mews.toml", "f");
+    let shell = policy::load(&PolicySource::Name("shell".to_owned()), &[]).unwrap();
+    let found = explain(&shell, &facts(), &request, &tree).unwrap();
+    assert_eq!(found.plan, resolve(&shell, &facts(), &request, &tree).unwrap());
+    assert_eq!(found.plan_hash, found.plan.hash());
+    assert_eq!(writes(&found.plan, "/home/ann/code/.mews.toml"), Some(false));
+    assert_ne!(found.plan.policy_hash, shell.hash);
+    let project = found.enforced.walls.iter().find(|wall| wall.name == "project").unwrap();
+    assert!(
+        project.how.contains(".mews.toml tightens limits.memory 1G (line 5), fs.hide"),
+        "{}",
+        project.how
+    );
+    let by = |key: &str| -> Vec<(&str, &str)> {
+        let of = found.values.iter().filter(|value| value.key == key);
+        of.map(|value| (value.value.as_str(), value.by.as_str())).collect()
+    };
+    assert_eq!(by("limits.memory"), [("512M", "the ceiling of this host")]);
+    assert_eq!(by("limits.pids"), [("300", "--pids")]);
+    assert_eq!(by("fs.hide"), [("$WORKSPACE/.env", "/home/ann/code/.mews.toml:3")]);
+    assert_eq!(by("fs.protect"), [("$WORKSPACE/.mews.toml", "every project file")]);
+    assert_eq!(by("fs.write"), [("$WORKSPACE", "preset shell:12")]);
+    assert_eq!(by("net.mode"), [("none", "preset base:29")]);
+    assert!(by("fs.read").contains(&("/usr", "preset base:15")), "{:?}", by("fs.read"));
+    assert!(by("fs.tmpfs")[0].0.contains("/tmp"), "{:?}", by("fs.tmpfs"));
+}
+
+proptest::proptest! {
+    /// Whatever is hidden and protected: no writable mount shows a protected thing, no mount a hidden
+    /// one, and every folder above a guarded one is a mount.
+    #[test]
+    fn guards_hold(
+        hide in proptest::collection::vec("(|[.]git|[.]git/hooks|[.]env|sub|sub/secret|/opt/tool/bin|~/[.]ssh|gone)", 0..4),
+        protect in proptest::collection::vec("([.]git|[.]git/hooks|[.]git/config|sub|sub/secret|[$]WORKSPACE|gone/x)", 0..4),
+        write in proptest::collection::vec("(/opt/tool|/home/ann/code/sub|/home/ann/code/[.]git|~/[.]ssh)", 0..3),
+    ) {
+        let list = |list: &[String]| {
+            let quoted = list.iter().filter(|path| !path.is_empty()).map(|path| format!("{path:?}"));
+            quoted.collect::<Vec<_>>().join(", ")
+        };
+        let text = fs(&format!("write = [{}]\nhide = [{}]\nprotect = [{}]", list(&write), list(&hide), list(&protect)));
+        let Ok(plan) = plan_of(&text, &ann("/home/ann/code")) else { return Ok(()) };
+        let within = |path: &str, folder: &str| path == folder || path.starts_with(&format!("{folder}/"));
+        let nearest = |dest: &str| plan.mounts.iter().rfind(|mount| within(dest, &mount.dest));
+        let dests = |host: &str| -> Vec<String> {
+            let binds = plan.mounts.iter().filter_map(|mount| match mount.kind {
+                MountKind::Bind { source, .. } if plan.sources[source].role != Role::Socket => Some((mount, &plan.sources[source].host)),
+                _ => None,
+            });
+            let shown = binds.filter(|(_, lent)| within(host, lent));
+            shown.map(|(mount, lent)| format!("{}{}", mount.dest, &host[lent.len()..])).collect()
+        };
+        for guard in &plan.guards.hidden {
+            for dest in dests(&guard.host) {
+                let kind = &nearest(&dest).unwrap().kind;
+                proptest::prop_assert!(matches!(kind, MountKind::Hidden { .. }), "{} {dest} {kind:?}\n{text}", guard.host);
+            }
+        }
+        for guard in &plan.guards.protected {
+            for dest in dests(&guard.host) {
+                let mount = nearest(&dest).unwrap();
+                let holds = matches!(mount.kind, MountKind::Bind { writable: false, .. } | MountKind::Hidden { .. });
+                proptest::prop_assert!(holds, "{} {dest} {mount:?}\n{text}", guard.host);
+            }
+        }
+        for guard in plan.guards.hidden.iter().chain(&plan.guards.protected) {
+            for place in &guard.places {
+                let mut folder = place.as_str();
+                while let Some((above, _)) = folder.rsplit_once('/') {
+                    folder = above;
+                    if folder.is_empty() { break; }
+                    let Some(mount) = nearest(folder) else { break };
+                    let is_writable = matches!(mount.kind, MountKind::Bind { writable: true, .. });
+                    proptest::prop_assert!(!is_writable || mount.dest == folder, "{folder} can be renamed\n{text}");
+                    if mount.dest == folder && matches!(mount.kind, MountKind::Bind { source, .. } if plan.sources[source].host == "/home/ann/code") { break; }
+                }
+            }
+        }
+    }
 }
 
 proptest::proptest! {

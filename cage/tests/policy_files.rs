@@ -109,8 +109,8 @@ const MISTAKES: &[Mistake] = &[
     ("version = 1\n[terminal]\ncols = 9999", "bad_value", Some(3), Some("terminal.cols"), "500"),
     ("version = 1\nextends = \"nope\"", "extends", Some(2), Some("extends"), "shipped are base"),
     // Known to the design, not built: refused by name.
-    ("version = 1\n[fs]\nhide = []", "unsupported", Some(3), Some("fs.hide"), "remove the key"),
-    ("version = 1\n[fs]\nprotect = []", "unsupported", Some(3), Some("fs.protect"), ""),
+    ("version = 1\n[fs]\nhide = [\"*.pem\"]", "bad_value", Some(3), Some("fs.hide"), "a pattern"),
+    ("version = 1\n[fs]\nprotect = [\n\"../x\"]", "bad_value", None, Some("fs.protect"), ".."),
     ("version = 1\n[fs]\ngit = true", "unsupported", Some(3), Some("fs.git"), ""),
     (
         "version = 1\n[fs]\nworkspace = \"layered\"",

@@ -54,6 +54,7 @@ impl Bench {
             gid: self.uid,
             workspace: self.workspace(),
             overrides,
+            project: None,
             ceiling: Ceiling::default(),
             homes: self.folder.path().join("homes"),
             never: vec![self.folder.path().join("run")],

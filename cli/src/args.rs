@@ -111,14 +111,16 @@ pub(crate) enum Verb {
     Rm(verb::rm::Args),
     /// Remove sessions that ended long ago
     Prune(verb::prune::Args),
-    /// Look at policies and check them
+    /// Look at policies, check, explain and begin them
     #[command(subcommand)]
     #[command(after_help = "\
 Examples:
   mews policy list
   mews policy show agent-offline
-  mews policy check ./agent.toml")]
-    Policy(verb::policy::Args),
+  mews policy check ./agent.toml
+  mews policy explain strict
+  mews policy init")]
+    Policy(Box<verb::policy::Args>),
     /// Check what this host can enforce, with a real cage at the end
     Doctor(verb::doctor::Args),
     /// Which mews this is, which the daemons are, and which serves the cages

@@ -24,9 +24,12 @@ use wire::event::EventBody;
 use wire::supervisor::{LayerAnswer, LayerRequest, Spawned, SupervisorNotice, SupervisorRequest};
 use wire::{AttachOptions, CageId, Exit, PtyId, SessionId, SpawnSpec, WireError};
 
+/// Largest plan with its reasons.
+const PLAN_BYTES_MAX: usize = 16 << 20;
 /// The descriptor on which the supervisor finds its end of the link.
 const LINK_FD: i32 = 3;
 
+/// What came back, and the descriptors beside it.
 type Answer = Result<(Value, Vec<OwnedFd>), WireError>;
 
 /// As sessiond reads it of the supervisor.
@@ -126,6 +129,20 @@ impl OneShot {
             Ok(answer) => {
                 self.has_cage = true;
                 Ok(typed(answer)?)
+            }
+            Err(failure) => Err(self.with_last_words(failure).await),
+        }
+    }
+
+    /// What the spawn would be, as JSON; nothing is made.
+    pub(crate) async fn dry_run(&mut self, spec: &SpawnSpec) -> Result<Vec<u8>, Failure> {
+        let text = serde_json::to_vec(spec).map_err(|error| Failure::new(error.to_string()))?;
+        let memfd = link::memfd::sealed("spawn", &text).map_err(system)?;
+        match self.commands.request_with_fds(SupervisorRequest::DryRun, vec![memfd]).await {
+            Ok((_null, mut fds)) => {
+                let silent = || Failure::new("mews-supervisor sent no plan");
+                let fd = fds.pop().ok_or_else(silent)?;
+                link::memfd::read(fd, PLAN_BYTES_MAX).map_err(system)
             }
             Err(failure) => Err(self.with_last_words(failure).await),
         }

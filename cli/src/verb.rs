@@ -12,6 +12,7 @@ pub(crate) mod doctor;
 pub(crate) mod end;
 pub(crate) mod events;
 pub(crate) mod exec;
+mod explain;
 mod flags;
 pub(crate) mod grants;
 pub(crate) mod inspect;
@@ -76,7 +77,7 @@ pub(crate) async fn run(cli: Cli, say: &Say) -> Result<u8, Failure> {
         Verb::End(args) => end::run(&args, say).await,
         Verb::Rm(args) => rm::run(&args, say).await,
         Verb::Prune(args) => prune::run(&args, say).await,
-        Verb::Policy(args) => policy::run(&args, say),
+        Verb::Policy(args) => policy::run(*args, say).await,
         Verb::Doctor(args) => doctor::run(&args, say).await,
         Verb::Version(args) => version::run(&args, say).await,
         Verb::Completions(args) => completions::run(&args, say),

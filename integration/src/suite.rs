@@ -12,6 +12,7 @@ mod exec;
 mod exit;
 pub(crate) mod faults;
 mod grants;
+mod guards;
 mod hostile;
 mod limits;
 mod mistakes;
@@ -42,6 +43,7 @@ pub(crate) fn all() -> Vec<Test> {
         operators::tests(),
         hostile::tests(),
         grants::tests(),
+        guards::tests(),
         packaging::tests(),
         capabilities::tests(),
         errors::tests(),

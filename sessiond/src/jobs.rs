@@ -13,7 +13,7 @@ use crate::session::state::{self, Room};
 use crate::store::requests::{self, RequestKey};
 use crate::store::sessions::{self, SessionRow};
 use crate::store::{Result, cages, events, grants, ptys, runs};
-use crate::supervisor_link::{Connection, RequestError, unavailable};
+use crate::supervisor_link::{Connection, Reply, RequestError, unavailable};
 use link::failpoint;
 use rusqlite::Connection as Database;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::api::{
-    ExecRequest, GrantedJob, JobRequest, PtyView, RunKind, RunState, RunView, Started,
+    ExecRequest, GrantedJob, JobRequest, PlanRequest, PtyView, RunKind, RunState, RunView, Started,
 };
 use wire::supervisor::{Phase, Spawned, SupervisorRequest};
 use wire::{
@@ -134,21 +134,36 @@ pub async fn would_start(
     session: &SessionRow,
     job: &JobRequest,
 ) -> Result<(), WireError> {
-    check(&job.exec)?;
+    let asked = PlanRequest {
+        folder: session.folder.clone(),
+        policy: job.policy.clone(),
+        overrides: job.overrides.clone(),
+        exec: job.exec.clone(),
+    };
+    explained(app, caller, asked).await.map(drop)
+}
+
+/// What a run would be, in the supervisor's own words.
+///
+/// # Errors
+/// What the supervisor would refuse it for.
+pub async fn explained(app: &App, caller: &Caller, asked: PlanRequest) -> Result<Reply, WireError> {
+    check(&asked.exec)?;
+    let PlanRequest { folder, policy, overrides, exec } = asked;
     let spec = SpawnSpec {
-        session: session.id,
+        session: SessionId::new(),
         run: RunId::new(),
         cage: CageId::new(),
         pty: PtyId::new(),
-        name: session.name.clone(),
-        policy: job.policy.clone(),
-        overrides: job.overrides.clone(),
-        workspace: session.folder.as_str().into(),
-        exec: job.exec.clone(),
+        name: "plan".to_owned(),
+        policy,
+        overrides,
+        workspace: folder.into(),
+        exec,
     };
     let fds = vec![caller.authority()?, memfd("dry run", &spec).map_err(WireError::from)?];
     let reply = app.link.current()?.request(&SupervisorRequest::DryRun, fds).await;
-    reply.map(drop).map_err(WireError::from)
+    reply.map_err(WireError::from)
 }
 
 /// Who starts something, and by what right.

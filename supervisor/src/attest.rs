@@ -8,10 +8,13 @@ use crate::layers;
 use crate::mounts::Named;
 use crate::sys::{self, What};
 use ::cage::orders::Attestation;
-use ::cage::plan::{CagePlan, MountKind};
+use ::cage::plan::{CagePlan, Mount, MountKind, Role};
+use nix::dir::Dir;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fmt::Display;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -68,10 +71,12 @@ pub(crate) fn check(wanted: &Wanted<'_>, handles: &Handles) -> Result<(), Mismat
     Ok(())
 }
 
-/// A workspace whose writes must not reach the operator's folder.
+/// A workspace whose writes must not reach the operator's folder: itself, and each part of it that has
+/// a mount of its own.
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
-    place: &'a str,
+    /// Where, and which part.
+    places: Vec<(&'a str, String)>,
     mode: WorkspaceMode,
     session: SessionId,
 }
@@ -79,26 +84,49 @@ pub(crate) struct Seen<'a> {
 impl<'a> Seen<'a> {
     pub(crate) fn of(plan: &'a CagePlan, session: SessionId) -> Option<Self> {
         let mode = plan.workspace.mode;
-        let place = plan.workspace_place().filter(|_place| mode != WorkspaceMode::Direct)?;
-        Some(Self { place, mode, session })
+        if mode == WorkspaceMode::Direct {
+            return None;
+        }
+        let part = |mount: &'a Mount| match mount.kind {
+            MountKind::Bind { source, .. } => {
+                let source = plan.sources.get(source)?;
+                let rest = source.host.strip_prefix(&plan.workspace.host)?;
+                let is_of_it = source.role == Role::Workspace;
+                is_of_it.then(|| (mount.dest.as_str(), rest.to_owned()))
+            }
+            MountKind::Proc
+            | MountKind::Dev
+            | MountKind::Dir
+            | MountKind::Symlink { .. }
+            | MountKind::Tmpfs { .. }
+            | MountKind::Hidden { .. }
+            | MountKind::Data => None,
+        };
+        let places = plan.mounts.iter().filter_map(part).collect();
+        Some(Self { places, mode, session })
     }
 
-    /// The mount at its place is the layer's.
+    /// The mount at each place is the layer's, and shows that part of it: bwrap finds parts by name.
     fn check(&self, mountinfo: &str) -> Result<(), Mismatch> {
-        let at = |line: &&str| layers::mount_point(line).as_deref() == Some(self.place);
-        let line = mountinfo.lines().rfind(at).unwrap_or_default();
-        let is_so = match self.mode {
-            WorkspaceMode::Direct => true,
-            WorkspaceMode::Overlay => line.contains(" - overlay "),
-            WorkspaceMode::Copy => {
-                let copy = format!("/layers/{}/live/tree", self.session);
-                line.split(' ').nth(3).is_some_and(|root| root.ends_with(&copy))
+        for (place, part) in &self.places {
+            let at = |line: &&str| layers::mount_point(line).as_deref() == Some(*place);
+            let line = mountinfo.lines().rfind(at).unwrap_or_default();
+            let root = layers::mount_field(line, ROOT).unwrap_or_default();
+            let is_so = match self.mode {
+                WorkspaceMode::Direct => true,
+                WorkspaceMode::Overlay => {
+                    let whole = if part.is_empty() { "/" } else { part.as_str() };
+                    line.contains(" - overlay ") && root == whole
+                }
+                WorkspaceMode::Copy => {
+                    root.ends_with(&format!("/layers/{}/live/tree{part}", self.session))
+                }
+            };
+            if !is_so {
+                return Err(wrong("workspace", format!("the mount at {place} is '{line}'")));
             }
-        };
-        if is_so {
-            return Ok(());
         }
-        Err(wrong("workspace", format!("the mount at {} is '{line}'", self.place)))
+        Ok(())
     }
 }
 
@@ -110,18 +138,38 @@ pub(crate) struct Binds<'a> {
     pub(crate) named: &'a [Named],
 }
 
+/// Fields of a line of mountinfo, from 0.
+const ROOT: usize = 3;
+
 impl Binds<'_> {
-    /// Each is mounted at its place, and is what its name stood for.
+    /// Each is mounted at its place, takes no writes if it should not, and is what its name stood for;
+    /// what is hidden is empty.
     fn check(&self, proc: &Path) -> Result<(), Mismatch> {
         let unreadable = |error: io::Error| wrong("files", format!("the cage's root: {error}"));
         let root = sys::open_root(&proc.join("root")).map_err(unreadable)?;
         for mount in &self.plan.mounts {
-            let MountKind::Bind { source, .. } = mount.kind else { continue };
             let failed = |error: &dyn Display| wrong("files", format!("{}: {error}", mount.dest));
+            let (source, writable) = match mount.kind {
+                MountKind::Bind { source, writable } => (Some(source), writable),
+                MountKind::Hidden { .. } => (None, false),
+                MountKind::Proc
+                | MountKind::Dev
+                | MountKind::Dir
+                | MountKind::Symlink { .. }
+                | MountKind::Tmpfs { .. }
+                | MountKind::Data => continue,
+            };
             let there = seen(&root, &mount.dest).map_err(|error| failed(&error))?;
             if !there.is_mount {
                 return Err(failed(&"nothing is mounted there"));
             }
+            if !writable && !there.is_read_only {
+                return Err(failed(&"can be written"));
+            }
+            let Some(source) = source else {
+                hidden(&root, &mount.dest, &mount.kind).map_err(|error| failed(&error))?;
+                continue;
+            };
             let Some(named) = self.named.iter().find(|named| named.source == source) else {
                 continue;
             };
@@ -142,6 +190,26 @@ fn seen(root: &OwnedFd, place: &str) -> io::Result<What> {
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
     sys::what_is(openat2(root, place, how)?.as_fd())
+}
+
+/// A place in the cage at which there must be nothing to read.
+fn hidden(root: &OwnedFd, place: &str, kind: &MountKind) -> io::Result<()> {
+    let is_folder = matches!(kind, MountKind::Hidden { folder: true });
+    let mut flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    flags.set(OFlag::O_DIRECTORY, is_folder);
+    let how = OpenHow::new()
+        .flags(flags)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let opened = openat2(root, place, how)?;
+    let is_empty = if is_folder {
+        let mut folder = Dir::from_fd(opened)?;
+        let own = |name: &CStr| name == c"." || name == c"..";
+        folder.iter().all(|entry| entry.is_ok_and(|entry| own(entry.file_name())))
+    } else {
+        let facts = File::from(opened).metadata()?;
+        facts.is_file() && facts.len() == 0
+    };
+    if is_empty { Ok(()) } else { Err(io::Error::other("it is not hidden")) }
 }
 
 fn wrong(wall: &'static str, message: impl Into<String>) -> Mismatch {
@@ -240,6 +308,33 @@ mod tests {
         for bad in ["Uid:\t5\t0\t5\t5\n", "Uid:\t5\t5\t5\n", "", "Uid:\n"] {
             assert!(status_uid(bad, 5).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn every_part_of_a_layer_must_be_that_part() {
+        let session = SessionId::new();
+        let whole = "9 1 0:40 / /ws rw - overlay overlay rw";
+        let part =
+            |root: &str| format!("{whole}\n9 1 0:40 {root} /ws/.git\\040x rw - overlay o rw");
+        let seen = |mode| Seen {
+            places: vec![("/ws", String::new()), ("/ws/.git x", "/.git x".to_owned())],
+            mode,
+            session,
+        };
+        let overlay = seen(WorkspaceMode::Overlay);
+        assert_eq!(overlay.check(&part("/.git\\040x")), Ok(()));
+        for wrong in ["/", "/other", "/.git"] {
+            assert!(overlay.check(&part(wrong)).is_err(), "{wrong}");
+        }
+        assert!(overlay.check(whole).is_err(), "the part is not mounted");
+        let copy = |session: &SessionId, end: &str| {
+            let tree = format!("9 1 0:2 /s/layers/{session}/live/tree");
+            format!("{tree} /ws rw - ext4 x rw\n{tree}/{end} /ws/.git\\040x rw - ext4 x rw")
+        };
+        let seen = seen(WorkspaceMode::Copy);
+        assert_eq!(seen.check(&copy(&session, ".git\\040x")), Ok(()));
+        assert!(seen.check(&copy(&session, "other")).is_err());
+        assert!(seen.check(&copy(&SessionId::new(), ".git\\040x")).is_err());
     }
 
     #[test]

@@ -139,9 +139,14 @@ fn refuse_mounts_below(folder: &str) -> io::Result<()> {
     }
 }
 
-/// Field 5 of a line of mountinfo, without its escapes.
+/// Where it is, of a line of mountinfo.
 pub(crate) fn mount_point(line: &str) -> Option<String> {
-    let field = line.split(' ').nth(4)?;
+    mount_field(line, 4)
+}
+
+/// A field of a line of mountinfo, from 0, without its escapes.
+pub(crate) fn mount_field(line: &str, number: usize) -> Option<String> {
+    let field = line.split(' ').nth(number)?;
     let mut plain = String::new();
     let mut rest = field;
     while let Some((before, after)) = rest.split_once('\\') {

@@ -9,10 +9,14 @@ use crate::launch;
 use crate::supervisor::Supervisor;
 use crate::sys::apart;
 use ::cage::host_policy::Rule;
-use ::cage::plan::{self, CagePlan, RealPaths, Request};
-use ::cage::policy;
+use ::cage::plan::{
+    self, CagePlan, Explained, HostFacts, HostPaths, PlanError, RealPaths, Request,
+};
+use ::cage::policy::{self, Policy};
 use link::PidFd;
 use nix::unistd::{Uid, User};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -42,26 +46,54 @@ pub(crate) async fn plan_for(
     operator: &Operator,
     identity: Identity,
 ) -> Result<CagePlan, WireError> {
+    resolved(supervisor, spec, operator, identity, plan::resolve).await
+}
+
+/// The same plan, with what would stand here and who said each value of it.
+///
+/// # Errors
+/// As [`plan_for`].
+pub(crate) async fn explain_for(
+    supervisor: &Supervisor,
+    spec: &SpawnSpec,
+    operator: &Operator,
+    identity: Identity,
+) -> Result<Explained, WireError> {
+    resolved(supervisor, spec, operator, identity, plan::explain).await
+}
+
+/// What is made of policy, facts, request and the operator's files.
+type Resolve<T> = fn(&Policy, &HostFacts, &Request, &dyn HostPaths) -> Result<T, PlanError>;
+
+async fn resolved<T: Serialize + DeserializeOwned>(
+    supervisor: &Supervisor,
+    spec: &SpawnSpec,
+    operator: &Operator,
+    identity: Identity,
+    resolve: Resolve<T>,
+) -> Result<T, WireError> {
     let rule = supervisor.admission.rule_for(operator);
     if let Some(rule) = &rule {
         rule.admits(&spec.policy, &spec.overrides)?;
     }
-    let make = || make(supervisor, spec, operator, identity, rule.as_ref());
+    let make = || make(supervisor, spec, operator, identity, (rule.as_ref(), resolve));
     if operator.uid == 0 || !supervisor.host.is_root() {
         return make();
     }
     as_operator(operator, make).await
 }
 
-fn make(
+fn make<T>(
     supervisor: &Supervisor,
     spec: &SpawnSpec,
     operator: &Operator,
     identity: Identity,
-    rule: Option<&Rule>,
-) -> Result<CagePlan, WireError> {
+    (rule, resolve): (Option<&Rule>, Resolve<T>),
+) -> Result<T, WireError> {
     let dirs = &supervisor.host.dirs;
     let policy = policy::load(&spec.policy, &[dirs.policies()]).map_err(WireError::from)?;
+    let workspace = PathBuf::from(spec.workspace.to_os_string());
+    let project = policy::read_project(&workspace).map_err(WireError::from)?;
     let account = User::from_uid(Uid::from_raw(operator.uid)).ok().flatten();
     let request = Request {
         operator: plan::Operator {
@@ -72,20 +104,21 @@ fn make(
         },
         uid: identity.uid,
         gid: identity.gid,
-        workspace: PathBuf::from(spec.workspace.to_os_string()),
+        workspace,
         overrides: spec.overrides.clone(),
+        project,
         ceiling: rule.map(|rule| rule.ceiling.clone()).unwrap_or_default(),
         homes: supervisor.host.homes.join(operator.uid.to_string()),
         never: vec![dirs.run.clone(), dirs.state.clone()],
         never_write: vec![dirs.config.clone()],
     };
-    Ok(plan::resolve(&policy, &supervisor.facts, &request, &RealPaths::default())?)
+    Ok(resolve(&policy, &supervisor.facts, &request, &RealPaths::default())?)
 }
 
-async fn as_operator(
+async fn as_operator<T: Serialize + DeserializeOwned>(
     operator: &Operator,
-    make: impl FnOnce() -> Result<CagePlan, WireError>,
-) -> Result<CagePlan, WireError> {
+    make: impl FnOnce() -> Result<T, WireError>,
+) -> Result<T, WireError> {
     let failed = |error: io::Error| {
         WireError::new(ErrorCode::Internal, format!("nobody could look at your files: {error}"))
     };
@@ -106,7 +139,7 @@ async fn as_operator(
     })?;
     let bytes = bytes.map_err(failed)?;
     // Killed from outside, or its answer is not ours.
-    serde_json::from_slice::<Result<CagePlan, WireError>>(&bytes)
+    serde_json::from_slice::<Result<T, WireError>>(&bytes)
         .map_err(|error| failed(io::Error::other(error)))?
 }
 

@@ -6,10 +6,11 @@ use crate::checkpoint;
 use crate::ending;
 use crate::files::{self, FileError};
 use crate::grants::{self, Terms};
+use crate::host::Mode;
 use crate::layers;
 use crate::limits;
 use crate::permit::{Call, Reply};
-use crate::planning;
+use crate::planning::{self, Identity};
 use crate::spawn::recipe;
 use crate::stats;
 use crate::supervisor::{Stop, Supervisor};
@@ -57,9 +58,10 @@ pub(crate) async fn spawn(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
 pub(crate) async fn dry_run(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {
     let spec: SpawnSpec = read_json(call.take_fd()?)?;
     let operator = call.operator.ok_or_else(mixed_up)?;
-    let plan = planned_dry(&supervisor, &spec, &operator).await?;
-    plan.exec(&spec.exec).map_err(WireError::from)?;
-    Ok((Value::Null, vec![write_json(&plan)?]))
+    let identity = stand_in(&supervisor, &operator)?;
+    let explained = planning::explain_for(&supervisor, &spec, &operator, identity).await?;
+    explained.plan.exec(&spec.exec).map_err(WireError::from)?;
+    Ok((Value::Null, vec![write_json(&explained)?]))
 }
 
 /// What a spawn would be, without a uid of its own.
@@ -68,9 +70,17 @@ async fn planned_dry(
     spec: &SpawnSpec,
     operator: &Operator,
 ) -> Result<CagePlan, WireError> {
-    let of_sessiond = || Ok(supervisor.host.sessiond.uid);
-    let identity = crate::spawn::identity_of(supervisor, operator, of_sessiond)?;
+    let identity = stand_in(supervisor, operator)?;
     planning::plan_for(supervisor, spec, operator, identity).await
+}
+
+/// As whom a cage would run, where none is made.
+fn stand_in(supervisor: &Supervisor, operator: &Operator) -> Result<Identity, WireError> {
+    let throw_away = || match supervisor.host.mode {
+        Mode::Root(range) => Ok(range.first),
+        Mode::User => Ok(supervisor.host.uid),
+    };
+    crate::spawn::identity_of(supervisor, operator, throw_away)
 }
 
 pub(crate) async fn mint(supervisor: Rc<Supervisor>, mut call: Call) -> Reply {

@@ -76,11 +76,15 @@ pub(crate) struct What {
     pub(crate) is_mount: bool,
     /// Device and inode.
     pub(crate) what: (u32, u32, u64),
+    /// The mount takes no writes.
+    pub(crate) is_read_only: bool,
 }
 
-/// statx(2). A kernel that does not tell of mounts is an error.
+/// statx(2) and fstatvfs(3). A kernel that does not tell of mounts is an error.
 pub(crate) fn what_is(fd: BorrowedFd<'_>) -> io::Result<What> {
     const MOUNT_ROOT: u64 = 0x2000;
+    let flags = nix::sys::statvfs::fstatvfs(fd)?.flags();
+    let is_read_only = flags.contains(nix::sys::statvfs::FsFlags::ST_RDONLY);
     // SAFETY: all zeros are a valid value.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
     let (fd, path, flags) = (fd.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH);
@@ -93,6 +97,7 @@ pub(crate) fn what_is(fd: BorrowedFd<'_>) -> io::Result<What> {
     Ok(What {
         is_mount: stat.stx_attributes & MOUNT_ROOT != 0,
         what: (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino),
+        is_read_only,
     })
 }
 

@@ -320,6 +320,18 @@ pub struct JobRequest {
     pub client_request_id: Option<String>,
 }
 
+/// A run that is only asked about: nothing is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PlanRequest {
+    /// The workspace: absolute.
+    pub folder: String,
+    pub policy: PolicySource,
+    #[serde(default)]
+    pub overrides: Overrides,
+    pub exec: ExecSpec,
+}
+
 /// Leave for whoever has the key to start commands in this session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

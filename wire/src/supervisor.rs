@@ -38,7 +38,7 @@ pub enum SupervisorRequest {
     /// The session of a grant is no more. Ok: null, also if there is none.
     ForgetGrant { grant: GrantId },
     /// Resolve as a spawn would, change nothing. fds: authority, memfd with a `SpawnSpec`.
-    /// Ok: null, with a memfd: the plan as JSON.
+    /// Ok: null, with a memfd: as JSON the plan, what would be enforced, and who said each value.
     DryRun,
     /// fds: authority, memfd with an `ExecSpec`. Ok: null.
     Exec { cage: CageId, pty: PtyId },

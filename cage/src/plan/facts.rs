@@ -1,7 +1,7 @@
 //! What a plan is made from, beside the policy: the host's facts, the file tree, the request.
 
 use crate::cgroup::Disk;
-use crate::policy::Ceiling;
+use crate::policy::{Ceiling, Project};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -60,6 +60,8 @@ pub struct Request {
     /// Absolute, as the operator named it.
     pub workspace: PathBuf,
     pub overrides: Overrides,
+    /// The project file of that workspace.
+    pub project: Option<Project>,
     /// What the admin of a shared host gives this operator at most.
     pub ceiling: Ceiling,
     /// `<state>/homes/<operator uid>`: where persistent homes are.
@@ -89,6 +91,8 @@ pub trait HostPaths {
     fn link(&self, path: &Path) -> Option<PathBuf>;
     /// The owner.
     fn owner(&self, path: &Path) -> Option<u32>;
+    /// How many names a file has: hard links. 1 of a folder, and of what cannot be seen.
+    fn names(&self, path: &Path) -> u64;
     /// The whole disk that it lies on, if it lies on one.
     fn disk(&self, path: &Path) -> Option<Disk>;
 }
@@ -111,7 +115,7 @@ type Memory<T> = RefCell<HashMap<OsString, Option<T>>>;
 #[derive(Clone, Debug)]
 enum Name {
     Link(PathBuf),
-    Real { kind: PathKind, owner: u32 },
+    Real { kind: PathKind, owner: u32, names: u64 },
 }
 
 impl RealPaths {
@@ -163,7 +167,8 @@ fn look(path: &Path) -> Option<Name> {
         socket if socket.is_socket() => PathKind::Socket,
         _other => PathKind::Other,
     };
-    Some(Name::Real { kind, owner: meta.uid() })
+    let names = if meta.is_dir() { 1 } else { meta.nlink() };
+    Some(Name::Real { kind, owner: meta.uid(), names })
 }
 
 impl HostPaths for RealPaths {
@@ -189,6 +194,14 @@ impl HostPaths for RealPaths {
         match self.name(&self.canonical(path)?)? {
             Name::Real { owner, .. } => Some(owner),
             Name::Link(_) => None,
+        }
+    }
+
+    fn names(&self, path: &Path) -> u64 {
+        let name = self.canonical(path).and_then(|path| self.name(&path));
+        match name {
+            Some(Name::Real { names, .. }) => names,
+            Some(Name::Link(_)) | None => 1,
         }
     }
 

@@ -47,6 +47,8 @@ fn access(mount: &Mount, sources: &[Source]) -> Option<Access> {
                 (_, false) => Some(Access::ReadExecute),
             }
         }
+        // Empty: read, where no rule from above gives more.
+        MountKind::Hidden { .. } => Some(Access::Read),
         MountKind::Dir | MountKind::Symlink { .. } | MountKind::Data => None,
     }
 }

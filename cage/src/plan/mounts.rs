@@ -9,7 +9,7 @@ use super::{
     HostPaths, Mount, MountKind, PathKind, PlanError, Request, Role, Source, SourceKind, User,
     Workspace,
 };
-use crate::policy::{Base, Home, PathRule, Policy, PolicyError, Problem, Said, TmpfsRule};
+use crate::policy::{Base, Home, Listed, PathRule, Policy, PolicyError, Problem, Said, TmpfsRule};
 use std::collections::BTreeMap;
 use std::path::Path;
 use wire::Arg;
@@ -27,9 +27,9 @@ pub(super) struct Tree<'a> {
     pub(super) places: BTreeMap<String, MountKind>,
     pub(super) sources: Vec<Source>,
     pub(super) notes: Vec<String>,
-    host: &'a dyn HostPaths,
-    request: &'a Request,
-    workspace: &'a Workspace,
+    pub(super) host: &'a dyn HostPaths,
+    pub(super) request: &'a Request,
+    pub(super) workspace: &'a Workspace,
     user: &'a User,
     said: Vec<Said>,
 }
@@ -180,7 +180,8 @@ impl<'a> Tree<'a> {
     fn said_at(&self, rule: &PathRule, writable: bool, key: &str) -> Option<Said> {
         let by_file = !key.starts_with("--");
         let mut told = self.said.iter().rev().filter(|_said| by_file);
-        told.find(|said| said.rule == *rule && said.writable == writable).cloned()
+        let list = if writable { Listed::Write } else { Listed::Read };
+        told.find(|said| said.rule == *rule && said.list == list).cloned()
     }
 
     /// Where the rule was said.

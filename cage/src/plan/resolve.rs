@@ -4,7 +4,8 @@ use super::limits::{NO_DISK, NO_LAYER, resource};
 use super::mounts::{self, Tree, utf8};
 use super::{
     CagePlan, Controller, Enforcement, EnvRules, HostFacts, HostPaths, Limit, Limits, MountKind,
-    PathKind, PlanError, Request, Seccomp, Terminal, User, landlock, workspace,
+    PathKind, PlanError, ProjectFile, Request, Seccomp, Terminal, User, guards, landlock,
+    workspace,
 };
 use crate::cgroup::Disk;
 use crate::orders::{Forwarder, Rlimit};
@@ -14,6 +15,7 @@ use wire::WorkspaceMode;
 
 /// The smallest memory in which a cage can start at all.
 pub(super) const MEMORY_BYTES_MIN: u64 = 8 << 20;
+
 /// Policy, facts and request → plan. Nothing is changed and nothing is opened.
 pub fn resolve(
     policy: &Policy,
@@ -21,22 +23,60 @@ pub fn resolve(
     request: &Request,
     tree: &dyn HostPaths,
 ) -> Result<CagePlan, PlanError> {
-    let policy = policy
+    plan(&settle(policy, request)?, facts, request, tree)
+}
+
+/// A policy with all that is laid over it.
+pub(super) struct Settled {
+    pub(super) policy: Policy,
+    /// As it was before the host's ceilings.
+    pub(super) asked: PolicyLimits,
+    project: Option<ProjectFile>,
+    notes: Vec<String>,
+}
+
+/// Flags may widen, the project file tightens what then is, the host's ceilings go over all.
+pub(super) fn settle(policy: &Policy, request: &Request) -> Result<Settled, PlanError> {
+    let mut settled = policy
         .clone()
         .with_overrides(&request.overrides)
         .map_err(|bad| PlanError::Flag { flag: bad.flag.to_owned(), why: bad.why })?;
-    let (policy, lowered) = policy.below(&request.ceiling);
-    check_walls(&policy, facts)?;
+    let mut said = None;
+    if let Some(project) = &request.project {
+        let (tighter, tightened) = settled.tightened(project, policy)?;
+        settled = tighter;
+        settled.protect_project();
+        said = Some(ProjectFile { file: project.file.clone(), tightened });
+    }
+    let asked = settled.limits.clone();
+    let (policy, notes) = settled.below(&request.ceiling);
+    Ok(Settled { policy, asked, project: said, notes })
+}
+
+pub(super) fn plan(
+    settled: &Settled,
+    facts: &HostFacts,
+    request: &Request,
+    tree: &dyn HostPaths,
+) -> Result<CagePlan, PlanError> {
+    let Settled { policy, project, notes: lowered, .. } = settled;
+    check_walls(policy, facts)?;
     let user = user(request, tree);
     let workspace = workspace::resolve(request, &user.home, policy.workspace, tree)?;
-    let mut places = Tree::new(&policy, request, &workspace, &user, tree);
-    places.grow(&policy)?;
-    let forwarders = forwarders(&policy, request, &mut places, tree)?;
+    let mut places = Tree::new(policy, request, &workspace, &user, tree);
+    places.grow(policy)?;
+    let guards = guards::lay(policy, &mut places)?;
+    let forwarders = forwarders(policy, request, &mut places, tree)?;
     let (mounts, sources, mut notes) = places.finish();
-    notes.extend(lowered);
+    notes.extend(lowered.iter().cloned());
     let binds = mounts
         .iter()
-        .filter(|mount| matches!(mount.kind, MountKind::Bind { .. } | MountKind::Tmpfs { .. }))
+        .filter(|mount| {
+            matches!(
+                mount.kind,
+                MountKind::Bind { .. } | MountKind::Tmpfs { .. } | MountKind::Hidden { .. }
+            )
+        })
         .count();
     if binds > mounts::MOUNTS_MANY {
         notes.push(format!(
@@ -44,24 +84,26 @@ pub fn resolve(
         ));
     }
     let disk = tree.disk(Path::new(&workspace.host));
-    let limits = limits(&policy, facts, disk)?;
+    let limits = limits(policy, facts, disk)?;
     Ok(CagePlan {
         version: CagePlan::VERSION,
         policy: policy.name.clone(),
         policy_hash: policy.hash.clone(),
+        project: project.clone(),
         landlock: landlock::program(facts.landlock_abi, &mounts, &sources),
         user,
         hostname: policy.hostname.clone(),
         workspace,
         sources,
         mounts,
+        guards,
         masked: facts.telling.clone(),
         seccomp: Seccomp::Default,
         rlimits: rlimits(&policy.limits, facts),
         limits,
         forwarders,
         env: EnvRules { pass: policy.env_pass.clone(), set: policy.env_set.clone() },
-        terminal: terminal(&policy),
+        terminal: terminal(policy),
         suspend: policy.suspend.clone(),
         require: policy.require.iter().map(ToString::to_string).collect(),
         notes,

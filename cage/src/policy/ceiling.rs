@@ -88,27 +88,9 @@ impl Policy {
     #[must_use]
     pub fn below(mut self, ceiling: &Ceiling) -> (Self, Vec<String>) {
         let mut notes = Vec::new();
-        let limits = &mut self.limits;
-        let mut core = Some(limits.core_bytes);
-        let mut ptys = Some(u64::from(limits.ptys));
         // The operator's own folder has no bounds of ours.
         let has_layer = self.workspace != WorkspaceMode::Direct;
-        for (key, own) in [
-            ("memory", &mut limits.memory_bytes),
-            ("swap", &mut limits.swap_bytes),
-            ("pids", &mut limits.pids),
-            ("cpu", &mut limits.cpu_milli),
-            ("nofile", &mut limits.nofile),
-            ("fsize", &mut limits.fsize_bytes),
-            ("core", &mut core),
-            ("ptys", &mut ptys),
-            ("walltime", &mut limits.walltime_ms),
-            ("idle", &mut limits.idle_ms),
-            ("output_bytes", &mut limits.output_bytes),
-            ("workspace_bytes", &mut limits.workspace_bytes),
-            ("workspace_inodes", &mut limits.workspace_inodes),
-            ("io", &mut limits.io_bytes),
-        ] {
+        self.limits.each(|key, _unit, own| {
             let top = ceiling.top(key).filter(|_| has_layer || !key.starts_with("workspace_"));
             if let (Some(asked), Some(top)) = (*own, top)
                 && asked > top
@@ -119,9 +101,7 @@ impl Policy {
                 (Some(asked), Some(top)) => Some(asked.min(top)),
                 (asked, top) => asked.or(top),
             };
-        }
-        limits.core_bytes = core.unwrap_or(0);
-        limits.ptys = ptys.and_then(|ptys| u32::try_from(ptys).ok()).unwrap_or(limits.ptys);
+        });
         let walls = [
             (ceiling.memory.is_some(), Requirement::CgroupMemory),
             (ceiling.swap.is_some(), Requirement::CgroupSwap),

@@ -32,6 +32,8 @@ pub enum Problem {
     Extends,
     /// Not `version = 1`.
     Version,
+    /// A project file asks for more than it may: it can only tighten.
+    Widens,
 }
 
 impl Problem {
@@ -46,6 +48,7 @@ impl Problem {
             Self::NotFound => "not_found",
             Self::Extends => "extends",
             Self::Version => "version",
+            Self::Widens => "widens",
         }
     }
 }

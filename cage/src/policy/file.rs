@@ -1,8 +1,9 @@
 //! One policy file, as written. Everything is optional here; merging makes it whole.
 
-use super::paths::{Connect, EnvName, EnvSet, Loopback, PathRule};
+use super::paths::{self, Connect, EnvName, EnvSet, Loopback, PathRule};
 use super::values::{Bytes, Count, CpuMilli, Grace, Home, Millis, Name, Requirement, Speed};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use wire::WorkspaceMode;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -14,6 +15,9 @@ pub(super) struct PolicyFile {
     /// Where it stands, for what is found out only when it is followed.
     #[serde(skip)]
     pub(super) extends_line: Option<usize>,
+    /// Every value, one list for each file: filled in by the parser, the last word last.
+    #[serde(skip)]
+    pub(super) leaves: Vec<Arc<Vec<Leaf>>>,
     pub(super) require: Vec<Requirement>,
     pub(super) fs: FsFile,
     pub(super) net: NetFile,
@@ -30,23 +34,72 @@ pub(super) struct FsFile {
     pub(super) read: Vec<PathRule>,
     pub(super) write: Vec<PathRule>,
     pub(super) tmpfs: Vec<TmpfsFile>,
+    #[serde(deserialize_with = "paths::guarded")]
+    pub(super) hide: Vec<PathRule>,
+    #[serde(deserialize_with = "paths::guarded")]
+    pub(super) protect: Vec<PathRule>,
     pub(super) missing: Option<Missing>,
     pub(super) workspace: Option<WorkspaceMode>,
     pub(super) home: Option<Home>,
-    /// Where each path of `read` and `write` stands; filled in by the parser.
+    /// Where each path of these lists stands; filled in by the parser.
     #[serde(skip)]
     pub(super) said: Vec<Said>,
+}
+
+/// One value of a file, or one item of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Dotted: `limits.memory`.
+    pub key: String,
+    /// As people read it.
+    pub value: String,
+    pub file: String,
+    pub line: usize,
 }
 
 /// Where a path was said, and whether it must be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     pub rule: PathRule,
-    pub writable: bool,
+    pub list: Listed,
     pub file: String,
     pub line: usize,
     /// `missing = "error"` holds for it.
     pub required: bool,
+}
+
+impl Said {
+    /// By a shipped policy, whose lists are for many hosts and folders.
+    #[must_use]
+    pub fn is_preset(&self) -> bool {
+        self.file.starts_with(PRESET)
+    }
+}
+
+/// What people call a shipped policy begins with this; a path does not.
+pub(super) const PRESET: &str = "preset ";
+
+/// The lists of paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    Read,
+    Write,
+    Hide,
+    Protect,
+}
+
+impl Listed {
+    pub(super) const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Hide, Self::Protect];
+
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Read => "fs.read",
+            Self::Write => "fs.write",
+            Self::Hide => "fs.hide",
+            Self::Protect => "fs.protect",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -1,7 +1,7 @@
 //! Finding a policy and what it extends.
 
 use super::error::{PolicyError, Problem};
-use super::file::{Missing, PolicyFile};
+use super::file::{Missing, PRESET, PolicyFile};
 use super::values::Name;
 use super::{Policy, parse, preset};
 use crate::hash::sha256;
@@ -11,8 +11,6 @@ use wire::PolicySource;
 
 /// Longest chain of `extends`.
 const DEPTH_MAX: usize = 8;
-/// What people call a shipped policy begins with this; a path does not.
-const PRESET: &str = "preset ";
 
 /// One file of a chain, with what people call it.
 struct Link {
@@ -61,8 +59,9 @@ fn require_paths(chain: &mut [Link]) {
     let mut missing = Missing::default();
     for link in chain.iter_mut().rev() {
         missing = link.content.fs.missing.unwrap_or(missing);
-        let required = missing == Missing::Error && !link.file.starts_with(PRESET);
-        link.content.fs.said.iter_mut().for_each(|said| said.required = required);
+        for said in &mut link.content.fs.said {
+            said.required = missing == Missing::Error && !said.is_preset();
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Text → [`PolicyFile`], with the line of whatever is wrong.
 
 use super::error::{PolicyError, Problem};
-use super::file::{PolicyFile, Said};
+use super::file::{Leaf, Listed, PolicyFile, Said};
 use super::paths::PathRule;
 use super::schema;
 use std::ops::Range;
+use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
@@ -39,30 +40,80 @@ pub(super) fn parse(file: &str, text: &str) -> Result<PolicyFile, PolicyError> {
     })?;
     parsed.extends_line = table.get_ref().get("extends").map(|at| line_of(text, at.span().start));
     parsed.fs.said = said(table.get_ref(), text, &parsed, file);
+    parsed.leaves = vec![Arc::new(leaves(table.get_ref(), text, file))];
     Ok(parsed)
 }
 
-/// The lines of `fs.read` and `fs.write`, in the order of their lists.
+/// The lines of the lists of paths, in their order.
 fn said(table: &DeTable<'_>, text: &str, parsed: &PolicyFile, file: &str) -> Vec<Said> {
-    let lists = [("read", &parsed.fs.read, false), ("write", &parsed.fs.write, true)];
+    let rules = |list| match list {
+        Listed::Read => &parsed.fs.read,
+        Listed::Write => &parsed.fs.write,
+        Listed::Hide => &parsed.fs.hide,
+        Listed::Protect => &parsed.fs.protect,
+    };
     let fs = table.get("fs").and_then(|fs| fs.get_ref().as_table());
     let lines = |key: &str| {
         let list = fs.and_then(|fs| fs.get(key)).and_then(|list| list.get_ref().as_array());
         let spans = list.into_iter().flat_map(|list| list.iter().map(Spanned::span));
         spans.map(|span| line_of(text, span.start)).collect::<Vec<_>>()
     };
-    let one = |(rule, line): (&PathRule, usize), writable| Said {
+    let one = |(rule, line): (&PathRule, usize), list| Said {
         rule: rule.clone(),
-        writable,
+        list,
         file: file.to_owned(),
         line,
         required: false,
     };
-    let each = |(key, rules, writable): (&str, &Vec<PathRule>, bool)| {
-        let told = rules.iter().zip(lines(key)).map(|at| one(at, writable));
+    let each = |list: Listed| {
+        let key = list.key().trim_start_matches("fs.");
+        let told = rules(list).iter().zip(lines(key)).map(|at| one(at, list));
         told.collect::<Vec<_>>()
     };
-    lists.into_iter().flat_map(each).collect()
+    Listed::ALL.into_iter().flat_map(each).collect()
+}
+
+/// Every value of a file, each item of a list for itself, and where it stands.
+fn leaves(table: &DeTable<'_>, text: &str, file: &str) -> Vec<Leaf> {
+    let mut found = Vec::new();
+    walk("", table, &mut |key, value| {
+        let items = value.get_ref().as_array().filter(|items| !items.is_empty());
+        let whole = std::slice::from_ref(value);
+        for item in items.map_or(whole, |items| items.as_ref()) {
+            let line = line_of(text, item.span().start);
+            let value = words(item, text);
+            found.push(Leaf { key: key.to_owned(), value, file: file.to_owned(), line });
+        }
+    });
+    found
+}
+
+fn walk<'a, 'i>(
+    above: &str,
+    table: &'a DeTable<'i>,
+    each: &mut impl FnMut(&str, &'a Spanned<DeValue<'i>>),
+) {
+    for (name, value) in table {
+        let key = schema::join(above, name.get_ref());
+        match value.get_ref().as_table() {
+            Some(inner) => walk(&key, inner, each),
+            None => each(&key, value),
+        }
+    }
+}
+
+/// A value as people read it.
+fn words(value: &Spanned<DeValue<'_>>, text: &str) -> String {
+    if let Some(plain) = value.get_ref().as_str() {
+        return plain.to_owned();
+    }
+    if let Some(table) = value.get_ref().as_table() {
+        let pairs = table
+            .iter()
+            .map(|(name, value)| format!("{} = {}", name.get_ref(), words(value, text)));
+        return pairs.collect::<Vec<_>>().join(", ");
+    }
+    text.get(value.span()).unwrap_or_default().to_owned()
 }
 
 /// The span of a bad list is the whole list: our own messages quote the value that they are about,

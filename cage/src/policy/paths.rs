@@ -45,6 +45,15 @@ impl PathRule {
         Self::below(base, text, rest)
     }
 
+    /// A path of `fs.hide` or `fs.protect`: a relative one lies in the workspace.
+    pub(super) fn guarded(text: &str) -> Result<Self, BadValue> {
+        match text.starts_with(['/', '$', '~']) {
+            true => Self::parse(text),
+            false => Self::parse(&format!("$WORKSPACE/{text}"))
+                .map_err(|BadValue(why)| BadValue(why.replacen("$WORKSPACE/", "", 1))),
+        }
+    }
+
     /// A host path as the command line names it: absolute, and its characters are its own.
     pub fn literal(text: &str) -> Result<Self, BadValue> {
         if text.starts_with('/') { Self::below(Base::Root, text, text) } else { Self::parse(text) }
@@ -80,6 +89,12 @@ impl<'de> Deserialize<'de> for PathRule {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).map_err(de::Error::custom)
     }
+}
+
+pub(super) fn guarded<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PathRule>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    let rules = texts.iter().map(|text| PathRule::guarded(text).map_err(de::Error::custom));
+    rules.collect()
 }
 
 /// `connect` of `[[net.socket]]`: `unix:$PROVIDER`, `unix:/path`.

@@ -5,6 +5,12 @@ const PRESETS: &[(&str, &str)] = &[
     ("shell", include_str!("../../../policies/shell.toml")),
     ("agent-offline", include_str!("../../../policies/agent-offline.toml")),
     ("ci", include_str!("../../../policies/ci.toml")),
+    ("strict", include_str!("../../../policies/strict.toml")),
+    ("pi", include_str!("../../../policies/pi.toml")),
+    ("qwen", include_str!("../../../policies/qwen.toml")),
+    ("codex", include_str!("../../../policies/codex.toml")),
+    ("claude-code", include_str!("../../../policies/claude-code.toml")),
+    ("opencode", include_str!("../../../policies/opencode.toml")),
 ];
 
 pub(super) const COUNT: usize = PRESETS.len();

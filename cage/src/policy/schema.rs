@@ -40,8 +40,8 @@ const KEYS: &[(&str, Rule)] = &[
     ("fs.tmpfs", Rule::Table),
     ("fs.tmpfs.path", Rule::Built),
     ("fs.tmpfs.size", Rule::Built),
-    ("fs.hide", Rule::Later),
-    ("fs.protect", Rule::Later),
+    ("fs.hide", Rule::Built),
+    ("fs.protect", Rule::Built),
     ("fs.workspace", only(&["direct", "overlay", "copy"], &[])),
     ("fs.home", only(&["private", "persistent:"], &["none"])),
     ("fs.missing", Rule::Built),
@@ -220,7 +220,7 @@ fn edits(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-fn join(prefix: &str, name: &str) -> String {
+pub(super) fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use wire::{Overrides, WorkspaceMode};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Flags {
+pub(crate) struct Flags {
     /// Policy: a name (mews policy list), or a file if it has a '/' or ends in .toml
     #[arg(short, long, value_name = "P", default_value = "shell")]
     pub(super) policy: String,

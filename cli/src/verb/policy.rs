@@ -1,14 +1,21 @@
-//! `mews policy`: what there is, what it says, whether it is right. Needs no daemon.
+//! `mews policy`: what there is, what it says, whether it is right, what it would be here. Needs no
+//! daemon.
 
+mod init;
+
+use super::explain;
+use super::flags::Flags;
 use crate::failure::Failure;
 use crate::out::{self, Say};
+use crate::place;
+use crate::request::{self, Streams};
 use crate::table::render;
-use crate::{place, request};
-use cage::policy::{Policy, PolicyError, load, preset_names, preset_text};
+use cage::policy::{PROJECT_FILE, PolicyError, Project, load, preset_names, preset_text};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wire::PolicySource;
+use wire::api::PlanRequest;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Args {
@@ -23,6 +30,32 @@ pub(crate) enum Args {
         /// A name, or a file
         policy: String,
     },
+    /// What a policy would be here: every wall, and who said each value
+    #[command(after_help = "\
+The plan is the one that `mews run` with the same flags would be built from; nothing is started.
+
+Examples:
+  mews policy explain                         'shell' in this folder, with its .mews.toml
+  mews policy explain strict -w ~/code/app
+  mews policy explain pi --provider unix:/run/user/1000/provider.sock --json")]
+    Explain {
+        /// A name, or a file
+        #[arg(conflicts_with = "policy")]
+        name: Option<String>,
+        #[command(flatten)]
+        flags: Box<Flags>,
+    },
+    /// Write a commented file to begin with: .mews.toml of this folder, or a policy
+    #[command(after_help = "\
+Without a name it is the project file of this folder, from what is found in it; every run here is
+tightened by it. A name makes a policy in your policy folder, a path one at that place. What is there
+already is never overwritten.
+
+Examples:
+  mews policy init                            ./.mews.toml
+  mews policy init mine --extends strict      a policy for: mews run -p mine
+  mews policy init ./ci.toml --extends ci")]
+    Init(init::Args),
     /// Whether policies are right, and can be enforced by this build
     #[command(after_help = "Examples:\n  mews policy check ./agent.toml\n  mews policy check ci")]
     Check {
@@ -32,11 +65,23 @@ pub(crate) enum Args {
     },
 }
 
-pub(crate) fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
+pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     match args {
         Args::List => list(say),
-        Args::Show { policy } => show(policy, say),
-        Args::Check { policies } => check(policies, say),
+        Args::Show { policy } => show(&policy, say),
+        Args::Check { policies } => check(&policies, say),
+        Args::Explain { name, flags } => {
+            let name = name.as_deref().unwrap_or(&flags.policy);
+            let asked = PlanRequest {
+                folder: request::folder(flags.workspace.as_deref())?,
+                policy: request::policy(name)?,
+                overrides: flags.overrides()?,
+                exec: request::exec_spec(&[], Streams::Pipes, false),
+            };
+            explain::show(asked, false, say).await?;
+            Ok(0)
+        }
+        Args::Init(args) => init::run(&args, say),
     }
 }
 
@@ -111,10 +156,10 @@ fn check(policies: &[String], say: &Say) -> Result<u8, Failure> {
     let mut wrong = 0_usize;
     for name in policies {
         match check_one(name) {
-            Ok(policy) if say.json => {
-                out::json_line(&json!({ "policy": name, "ok": true, "files": policy.files }))?;
+            Ok(files) if say.json => {
+                out::json_line(&json!({ "policy": name, "ok": true, "files": files }))?;
             }
-            Ok(policy) => out::data(&format!("{name}: good ({})\n", policy.files.join(" > ")))?,
+            Ok(files) => out::data(&format!("{name}: good ({})\n", files.join(" > ")))?,
             Err(failure) if say.json => {
                 wrong += 1;
                 out::json_line(&json!({ "policy": name, "ok": false, "error": failure.error }))?;
@@ -128,9 +173,15 @@ fn check(policies: &[String], say: &Say) -> Result<u8, Failure> {
     Ok(u8::from(wrong > 0))
 }
 
-fn check_one(name: &str) -> Result<Policy, Failure> {
+/// The files that it is made of. A project file is looked at as one: what it tightens is not known here.
+fn check_one(name: &str) -> Result<Vec<String>, Failure> {
     let source = request::policy(name)?;
-    load(&source, &[place::dirs().policies()]).map_err(wrong)
+    if let PolicySource::File { path, text } = &source
+        && Path::new(path).file_name().is_some_and(|name| name == PROJECT_FILE)
+    {
+        return Project::parse(path, text).map(|project| vec![project.file]).map_err(wrong);
+    }
+    load(&source, &[place::dirs().policies()]).map(|policy| policy.files).map_err(wrong)
 }
 
 fn wrong(error: PolicyError) -> Failure {

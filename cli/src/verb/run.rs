@@ -1,5 +1,6 @@
 //! `mews run`: a command in a new cage.
 
+use super::explain;
 use super::flags::Flags;
 use super::watching::{Keys, Watched, conclude, ended};
 use crate::api::{Api, Repeat};
@@ -17,11 +18,12 @@ use crate::{programs, terminal};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wire::api::{
-    CreateProject, CreateSession, JobRequest, LayerDone, LayerPaths, Project, RunKind, SessionView,
-    Started,
+    CreateProject, CreateSession, JobRequest, LayerDone, LayerPaths, PlanRequest, Project, RunKind,
+    SessionView, Started,
 };
 use wire::supervisor::{LayerAnswer, LayerRequest};
 use wire::{
@@ -42,6 +44,7 @@ Examples:
   mews run                                    a shell in this folder
   mews run -- make -j4 test                   one command, its exit status
   mews run -p ci --timeout 10m -- ./job.sh    the preset 'ci' and a limit
+  mews run --dry-run -p strict -- make        what that cage would be; nothing starts
   mews run -d --name build -- make            in the background; mews attach build
   cat big | mews run -- sha256sum             in a pipe
   mews run --no-daemon --status-file s.json -- ./job.sh
@@ -52,6 +55,7 @@ In a CI job:
   mews run --artifacts '**/*.log' --artifacts-dir logs --grace 20s -- ./job.sh
 On GitHub output is put into a group, protected from being read as workflow commands; an error
 becomes an annotation, and the step has a summary. --ci none: nothing of that.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
     /// Name of the session [default: from the command, as bash-1]
     #[arg(short, long)]
@@ -65,6 +69,9 @@ pub(crate) struct Args {
     /// In the foreground without the daemons; nothing is kept
     #[arg(long)]
     no_daemon: bool,
+    /// Show what the cage would be, and start nothing; --json: the whole plan
+    #[arg(long, conflicts_with_all = ["detach", "status_file", "status_fd"])]
+    dry_run: bool,
     #[command(flatten)]
     flags: Flags,
     /// Write exit, names, walls and usage as JSON to this file
@@ -100,6 +107,9 @@ struct Outcome {
 }
 
 pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
+    if args.dry_run {
+        return dry(&args, say).await;
+    }
     // A run that could not say how it ended is not begun.
     let target = StatusTarget::open(args.status_file.as_deref(), args.status_fd)?;
     let mut names = RunNames::default();
@@ -123,6 +133,15 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     let told = [step.output_ends(), target.write(&status), step.tell(watched, taken, &names)];
     tell(told, say);
     outcome.map(|outcome| outcome.watched.status)
+}
+
+/// What it would be: nothing is made, not even what a CI job is told.
+async fn dry(args: &Args, say: &Say) -> Result<u8, Failure> {
+    let Job { policy, overrides, folder, exec, .. } =
+        args.job_on(Streams::choose(args.no_tty, false))?;
+    explain::show(PlanRequest { folder, policy, overrides, exec }, args.no_daemon, say).await?;
+    say.note("nothing was started");
+    Ok(0)
 }
 
 fn status(names: &RunNames, outcome: &Result<Outcome, Failure>) -> Value {
@@ -174,6 +193,7 @@ async fn with_daemons(
         step.recording.told(signal);
         return Ok(Outcome::without_artifacts(by_signal(signal), started.enforced));
     }
+    tell_tightened(&started.enforced, say);
     if args.detach {
         tell_detached(&started, say)?;
         let watched = Watched { status: 0, exit: None };
@@ -299,6 +319,7 @@ async fn alone_with(
         step.recording.told(signal);
         return Ok(Outcome::without_artifacts(by_signal(signal), spawned.enforced));
     }
+    tell_tightened(&spawned.enforced, say);
     let upgraded = oneshot.attach(spec.cage, spec.pty, request::runner(streams)).await?;
     let viewer = Viewer {
         say,
@@ -403,6 +424,16 @@ fn keeps_apart(enforced: &Enforced) -> bool {
     enforced.walls.iter().any(|wall| wall.name == "workspace")
 }
 
+/// Which file made the cage tighter than was asked for: to a person, who may wonder; never between what
+/// a program prints into a pipe. The status file says it in any case.
+fn tell_tightened(enforced: &Enforced, say: &Say) {
+    let project = enforced.walls.iter().find(|wall| wall.name == "project");
+    let told = project.filter(|wall| wall.how.contains(" tightens "));
+    if let Some(wall) = told.filter(|_wall| std::io::stderr().is_terminal()) {
+        say.dim(&format!("mews: {}", escape(&wall.how)));
+    }
+}
+
 /// How to get at what it has changed. The exit status is told whether or not this works.
 async fn tell_changes(api: &Api, started: &Started, say: &Say) {
     let path = format!("/sessions/{}/diff", started.session);
@@ -479,7 +510,10 @@ impl Args {
 
     fn job(&self, step: &Step) -> Result<Job, Failure> {
         // An engine may lend a terminal (act does): nobody sits at it.
-        let streams = Streams::choose(self.no_tty || step.is_an_engines(), self.detach);
+        self.job_on(Streams::choose(self.no_tty || step.is_an_engines(), self.detach))
+    }
+
+    fn job_on(&self, streams: Streams) -> Result<Job, Failure> {
         let folder = request::folder(self.flags.workspace.as_deref())?;
         let mut exec = request::exec_spec(&self.command, streams, !self.detach);
         if self.flags.workspace.is_some() {

@@ -21,8 +21,8 @@ use table::{Case, Control};
 use testkit::{Caller, Sandbox};
 
 /// `ci` wants limits that an ordinary user's mews cannot give, and refuses by name.
-const ROOT_POLICIES: [&str; 3] = ["shell", "agent-offline", "ci"];
-const USER_POLICIES: [&str; 2] = ["shell", "agent-offline"];
+const ROOT_POLICIES: [&str; 4] = ["shell", "agent-offline", "pi", "ci"];
+const USER_POLICIES: [&str; 3] = ["shell", "agent-offline", "pi"];
 
 /// One test per probe; the first that is asked runs them all.
 pub(crate) fn tests() -> Vec<Test> {
@@ -111,7 +111,7 @@ impl Outcome {
         if case.alone != pass.label.ends_with("/alone") {
             return None;
         }
-        let wanted = case.wanted(pass.by_user);
+        let wanted = case.wanted(pass.by_user, pass.label.contains("/pi/"));
         let nothing = ("NOTHING".to_owned(), String::new());
         let (word, detail) = pass.report.get(&case.id).unwrap_or(&nothing);
         let right = wanted.split('|').any(|one| one == word) && detail.starts_with(&case.detail);

@@ -133,6 +133,11 @@ pub(super) fn table() -> Vec<Route> {
             projects::create,
         ),
         post("/projects/{p}/sessions", Owner, Made, "Make a session", sessions::create),
+        post("/plan", Operator, Never, "What a run would be; nothing is made", runs::plan).gives(
+            200,
+            "The plan, what would be enforced here, and who said each value.",
+            Some("application/json"),
+        ),
         get("/sessions", Operator, "Sessions, oldest first, a page at a time", sessions::list),
         get("/sessions/{s}", Object, "A session with runs, cages and terminals", sessions::get),
         patch("/sessions/{s}", Object, "Rename, label, archive", sessions::amend),

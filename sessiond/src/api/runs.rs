@@ -8,10 +8,13 @@ use super::extract::{Ids, Large};
 use super::sessions::visible;
 use crate::access::{self, Verb};
 use crate::store::runs;
+use crate::supervisor_link::document;
 use crate::{endings, jobs};
 use axum::Json;
 use axum::extract::State;
-use wire::api::{JobRequest, RunView, Runs, Started};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use wire::api::{JobRequest, PlanRequest, RunView, Runs, Started};
 
 pub(super) async fn start(
     State(app): Shared,
@@ -21,6 +24,16 @@ pub(super) async fn start(
 ) -> Answer<Created<Started>> {
     let started = jobs::start(app, caller, ids.session()?, job).await?;
     Ok(Created(started))
+}
+
+pub(super) async fn plan(
+    State(app): Shared,
+    caller: Caller,
+    Large(asked): Large<PlanRequest>,
+) -> Answer<Response> {
+    let reply = jobs::explained(&app, &caller, asked).await?;
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    Ok((kind, document(reply).await?).into_response())
 }
 
 pub(super) async fn list(State(app): Shared, caller: Caller, ids: Ids) -> Answer<Json<Runs>> {

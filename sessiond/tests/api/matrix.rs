@@ -24,6 +24,10 @@ fn needs(method: &str, path: &str) -> (&'static str, Value) {
         ("PATCH", "/sessions/{s}") => ("", json!({ "labels": { "a": "b" } })),
         ("PATCH", _limits) => ("", json!({ "memory": "1G" })),
         ("POST", "/projects") => ("", json!({ "folder": "/w" })),
+        ("POST", "/plan") => (
+            "",
+            json!({ "folder": "/w", "policy": { "name": "shell" }, "exec": { "argv": ["true"] } }),
+        ),
         ("POST", "/shutdown") => ("", json!({ "cages": "leave" })),
         ("POST", "/sessions/{s}/jobs") => ("", job_body()),
         ("POST", "/sessions/{s}/grants") => {

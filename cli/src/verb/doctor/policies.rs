@@ -57,7 +57,10 @@ fn plan(name: &str, folder: &Path, facts: &HostFacts) -> Result<Enforced, String
         }
         other => other,
     };
-    plan.map(|plan| plan.enforced(facts)).map_err(|error| error.to_string())
+    let mut enforced = plan.map_err(|error| error.to_string())?.enforced(facts);
+    // What is not in an empty folder says nothing about this host.
+    enforced.walls.retain(|wall| !wall.name.ends_with(".open"));
+    Ok(enforced)
 }
 
 /// As whoever asks would start it.
@@ -79,6 +82,7 @@ fn request(folder: &Path, overrides: Overrides) -> Request {
         gid,
         workspace: folder.to_owned(),
         overrides,
+        project: None,
         ceiling: Ceiling::default(),
         homes: dirs.homes().join(Uid::effective().to_string()),
         never: vec![dirs.run.clone(), dirs.state.clone()],

@@ -88,6 +88,7 @@ pub(crate) fn resolve(facts: &HostFacts, workspace: &Path) -> anyhow::Result<Cag
         gid: UID,
         workspace: workspace.to_owned(),
         overrides: Overrides::default(),
+        project: None,
         ceiling: Default::default(),
         homes: workspace.join("homes"),
         never: Vec::new(),

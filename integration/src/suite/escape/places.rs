@@ -46,7 +46,7 @@ impl Places<'_> {
         let bin = self.probes.bin().display().to_string();
         let provider = format!("unix:{}", provider.display());
         let mut options = vec!["--policy", policy, "--memory", MEMORY, "--read", &bin];
-        if policy == "agent-offline" {
+        if matches!(policy, "agent-offline" | "pi") {
             options.extend(["--provider", &provider]);
         }
         let words = self.words(sandbox, "first")?;

@@ -22,6 +22,8 @@ pub(super) struct Case {
     want: String,
     /// Verdicts that are right where an ordinary user started mews, if others.
     want_user: Option<String>,
+    /// Verdicts that are right in the policy of one agent, if others.
+    want_agent: Option<String>,
     /// Why something else than BLOCKED is right.
     pub(super) accepted: Option<String>,
     /// How the rest of the line must begin.
@@ -74,9 +76,10 @@ fn open() -> String {
 }
 
 impl Case {
-    pub(super) fn wanted(&self, by_user: bool) -> &str {
-        let other = self.want_user.as_deref().filter(|_| by_user);
-        other.unwrap_or(&self.want)
+    pub(super) fn wanted(&self, by_user: bool, by_agent: bool) -> &str {
+        let agents = self.want_agent.as_deref().filter(|_| by_agent);
+        let users = self.want_user.as_deref().filter(|_| by_user);
+        agents.or(users).unwrap_or(&self.want)
     }
 
     /// A case that tells what is so, not what is stopped.

@@ -151,6 +151,7 @@ const OPEN: &[&str] = &[
     "/versions",
     "/openapi.json",
     "/shutdown",
+    "/plan",
     "/projects",
     "/sessions",
     "/audit",

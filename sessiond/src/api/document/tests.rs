@@ -65,8 +65,8 @@ fn every_post_that_changes_something_takes_an_id() {
         let in_query = post["parameters"].as_array().is_some_and(|parameters| {
             parameters.iter().any(|parameter| parameter["name"] == "client_request_id")
         });
-        // It only waits; and after it there is nobody to ask again.
-        let needs_none = ["/ptys/{t}/wait", "/shutdown"].contains(&path.as_str());
+        // It only waits, or only tells; and after a shutdown there is nobody to ask again.
+        let needs_none = ["/plan", "/ptys/{t}/wait", "/shutdown"].contains(&path.as_str());
         assert_eq!(in_body || in_query, !needs_none, "{path}");
     }
 }
