@@ -795,9 +795,10 @@ proptest::proptest! {
         let within = |path: &str, folder: &str| path == folder || path.starts_with(&format!("{folder}/"));
         let nearest = |dest: &str| plan.mounts.iter().rfind(|mount| within(dest, &mount.dest));
         let dests = |host: &str| -> Vec<String> {
-            let binds = plan.mounts.iter().filter_map(|mount| match mount.kind {
-                MountKind::Bind { source, .. } if plan.sources[source].role != Role::Socket => Some((mount, &plan.sources[source].host)),
-                _ => None,
+            let binds = plan.mounts.iter().filter_map(|mount| {
+                let MountKind::Bind { source, .. } = mount.kind else { return None };
+                let source = &plan.sources[source];
+                (source.role != Role::Socket).then_some((mount, &source.host))
             });
             let shown = binds.filter(|(_, lent)| within(host, lent));
             shown.map(|(mount, lent)| format!("{}{}", mount.dest, &host[lent.len()..])).collect()

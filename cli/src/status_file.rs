@@ -110,14 +110,12 @@ fn exit_json(exit: &Exit) -> Value {
 
 fn not_made(path: &Path, error: &io::Error) -> Failure {
     let path = path.display();
-    match error.kind() {
-        io::ErrorKind::IsADirectory => {
-            Failure::usage(format!("the status file {path} is a folder"))
-                .next("the same with the name of a file")
-        }
-        _other => Failure::usage(format!("the status file {path} cannot be made: {error}"))
-            .next("the same with a file in a folder that you may write to"),
+    if error.kind() == io::ErrorKind::IsADirectory {
+        return Failure::usage(format!("the status file {path} is a folder"))
+            .next("the same with the name of a file");
     }
+    Failure::usage(format!("the status file {path} cannot be made: {error}"))
+        .next("the same with a file in a folder that you may write to")
 }
 
 fn failed_to_write(path: &Path, error: &io::Error) -> Failure {

@@ -99,7 +99,7 @@ impl Artifacts {
     }
 
     /// Of a workspace that is the folder itself.
-    pub(crate) fn from_folder(&self) -> Taken {
+    pub(crate) fn taken_from_folder(&self) -> Taken {
         let mut taking = self.nothing();
         let places = self.globs.iter().map(Glob::start).collect();
         let mut stops = vec![Stop { path: Vec::new(), places, depth: 0 }];
@@ -363,7 +363,7 @@ mod tests {
         scene.write("ws/other", "333");
         let program = std::fs::Permissions::from_mode(0o4755);
         std::fs::set_permissions(scene.path("ws/out/a"), program).unwrap();
-        let taken = scene.wanted(&["out/**"], 100).from_folder();
+        let taken = scene.wanted(&["out/**"], 100).taken_from_folder();
         assert_eq!((paths(&taken), taken.bytes()), (vec!["out/a".into(), "out/deep/b".into()], 3));
         assert_eq!(std::fs::read_to_string(scene.path("target/out/deep/b")).unwrap(), "22");
         let mode = std::fs::metadata(scene.path("target/out/a")).unwrap().permissions().mode();
@@ -379,7 +379,7 @@ mod tests {
         symlink(scene.root.path(), scene.path("ws/out/folder")).unwrap();
         symlink("/proc/self/root", scene.path("ws/out/magic")).unwrap();
         nix::unistd::mkfifo(&scene.path("ws/out/fifo"), Mode::S_IRWXU).unwrap();
-        let taken = scene.wanted(&["out/**", "out/folder/secret"], 100).from_folder();
+        let taken = scene.wanted(&["out/**", "out/folder/secret"], 100).taken_from_folder();
         assert_eq!(paths(&taken), Vec::<String>::new());
         assert_eq!(taken.left.len(), 5, "{:?}", taken.left);
         assert_eq!(std::fs::read_dir(scene.path("target")).unwrap().count(), 0);
@@ -392,7 +392,7 @@ mod tests {
         let wanted = scene.wanted(&["**"], 100);
         std::fs::rename(scene.path("ws"), scene.path("moved")).unwrap();
         symlink(scene.root.path(), scene.path("ws")).unwrap();
-        assert_eq!(paths(&wanted.from_folder()), ["out/a"]);
+        assert_eq!(paths(&wanted.taken_from_folder()), ["out/a"]);
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod tests {
         std::fs::create_dir(scene.path("outside")).unwrap();
         symlink(scene.path("outside"), scene.path("target/out")).unwrap();
         symlink(scene.path("secret"), scene.path("target/top")).unwrap();
-        let taken = wanted.from_folder();
+        let taken = wanted.taken_from_folder();
         assert_eq!((paths(&taken), taken.left.len()), (vec!["top".into()], 1));
         assert_eq!(std::fs::read_dir(scene.path("outside")).unwrap().count(), 0);
         assert_eq!(std::fs::read_to_string(scene.path("secret")).unwrap(), "secret");
@@ -416,13 +416,13 @@ mod tests {
         scene.write("ws/a", "12345");
         scene.write("ws/b", "123456");
         scene.write("ws/c", "12345");
-        let taken = scene.wanted(&["?"], 10).from_folder();
+        let taken = scene.wanted(&["?"], 10).taken_from_folder();
         assert_eq!(paths(&taken), ["a", "c"]);
         assert_eq!(taken.left.len(), 1);
         let deep = scene.path("ws").join("d/".repeat(DEPTH_MAX + 5));
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::write(deep.join("f"), "").unwrap();
-        let taken = scene.wanted(&["d/**"], 10).from_folder();
+        let taken = scene.wanted(&["d/**"], 10).taken_from_folder();
         assert_eq!((taken.files.len(), taken.left.len()), (0, 1));
     }
 
@@ -430,7 +430,7 @@ mod tests {
     fn a_sparse_giant_is_left() {
         let scene = Scene::new();
         File::create(scene.path("ws/giant")).unwrap().set_len(1 << 40).unwrap();
-        let taken = scene.wanted(&["*"], 1 << 30).from_folder();
+        let taken = scene.wanted(&["*"], 1 << 30).taken_from_folder();
         assert_eq!((taken.files.len(), taken.left.len()), (0, 1));
     }
 
@@ -442,7 +442,7 @@ mod tests {
         let (ws, target) = (scene.path("ws"), scene.path("ws/copies"));
         for _round in 0..2 {
             let wanted = Artifacts::open(&globs, 100, &ws, Some(&target)).unwrap();
-            assert_eq!(paths(&wanted.from_folder()), ["out/a"]);
+            assert_eq!(paths(&wanted.taken_from_folder()), ["out/a"]);
         }
     }
 }

@@ -361,7 +361,7 @@ enum Layer<'a> {
 /// Artifacts are brought out, whatever the command came to; what cannot be is said.
 async fn taken(artifacts: &Artifacts, layer: Option<Layer<'_>>, say: &Say) -> Taken {
     let taken = match layer {
-        None => artifacts.from_folder(),
+        None => artifacts.taken_from_folder(),
         Some(layer) => from_layer(artifacts, &layer)
             .await
             .unwrap_or_else(|failure| Taken::failed(&failure.error.message)),

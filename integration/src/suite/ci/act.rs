@@ -1,6 +1,6 @@
 //! A workflow of a repository, run by a real engine: `act`, which runs GitHub's workflows on this machine.
 
-use super::report;
+use super::{at, report};
 use crate::runner::{Test, need_root, skip};
 use crate::suite::agent::cache;
 use anyhow::ensure;
@@ -79,10 +79,16 @@ fn workflow(sandbox: &Sandbox) -> anyhow::Result<()> {
     ensure!(!results.join("went-on").exists(), "the job went on");
 
     let good = report(&results.join("good.xml"))?;
-    ensure!(good["kind"] == "passed" && good["properties"]["GITHUB_JOB"] == "good", "{good}");
+    ensure!(
+        at(&good, "/kind") == "passed" && at(&good, "/properties/GITHUB_JOB") == "good",
+        "{good}"
+    );
     let bad = report(&results.join("bad.xml"))?;
-    ensure!(bad["kind"] == "failure" && bad["message"] == "exit status 5", "{bad}");
-    ensure!(bad["text"].as_str().is_some_and(|text| text.contains("the last words")), "{bad}");
+    ensure!(at(&bad, "/kind") == "failure" && at(&bad, "/message") == "exit status 5", "{bad}");
+    ensure!(
+        at(&bad, "/text").as_str().is_some_and(|text| text.contains("the last words")),
+        "{bad}"
+    );
     // No other interface, nothing of the engine's folders, none of its variables.
     let artifact = std::fs::read_to_string(results.join("artifacts/out/result"))?;
     ensure!(artifact == "lo\n0\n", "{artifact}");
