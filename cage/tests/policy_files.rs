@@ -110,7 +110,7 @@ const MISTAKES: &[Mistake] = &[
     ("version = 1\nextends = \"nope\"", "extends", Some(2), Some("extends"), "shipped are base"),
     // Known to the design, not built: refused by name.
     ("version = 1\n[fs]\nhide = [\"*.pem\"]", "bad_value", Some(3), Some("fs.hide"), "a pattern"),
-    ("version = 1\n[fs]\nprotect = [\n\"../x\"]", "bad_value", None, Some("fs.protect"), ".."),
+    ("version = 1\n[fs]\nprotect = [\n\"../x\"]", "bad_value", Some(4), Some("fs.protect"), ".."),
     ("version = 1\n[fs]\ngit = true", "unsupported", Some(3), Some("fs.git"), ""),
     (
         "version = 1\n[fs]\nworkspace = \"layered\"",

@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn what_never_ran_is_an_error() {
-        let failure = Failure::from(WireError::new(ErrorCode::PolicyInvalid, "no such policy"));
+        let failure = Failure::from(WireError::new(ErrorCode::PolicyInvalid, "no such policy"))
+            .next("mews policy list");
         let found = verdict(Err(&failure), None);
         assert_eq!((found.kind, found.cause.as_str()), (Kind::Error, "policy_denied"));
         assert!(found.message.contains("no such policy; try: mews policy list"), "{found:?}");

@@ -275,8 +275,8 @@ pub(super) const MISTAKES: &[Mistake] = &[
     row(("ids", "a checkpoint that is not there"), "mews rollback pi 7Q2M", 3,
         "pi has no checkpoint '7Q2M'",
         "mews checkpoints pi"),
-    row(("ids", "a policy that is not there"), "mews policy show strict", 3,
-        "no policy is called 'strict'",
+    row(("ids", "a policy that is not there"), "mews policy show nobody", 3,
+        "no policy is called 'nobody'",
         "mews policy list"),
 
     row(("states", "a signal to what has ended"), "mews kill -s TERM done", 3,
