@@ -170,7 +170,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         "unrecognized subcommand 'frobnicate'",
         "mews --help"),
     row(("typing", "half a verb"), "mews policy", 2,
-        "mews policy: say which of them: list, show, check",
+        "mews policy: say which of them: list, show, explain, init, check",
         "mews policy --help"),
     row(("typing", "a flag that is not there"), "mews ls --al", 2,
         "unexpected argument '--al' found\n  tip: a similar argument exists: '--all'",
