@@ -239,7 +239,7 @@ impl Terminal {
                 std::os::fd::AsFd::as_fd(&handle),
                 nix::poll::PollFlags::POLLIN,
             )];
-            let limit = nix::poll::PollTimeout::try_from(process::LIMIT)?;
+            let limit = nix::poll::PollTimeout::try_from(stretched(process::LIMIT))?;
             let ended = nix::poll::poll(&mut fds, limit)?;
             anyhow::ensure!(
                 ended > 0,
