@@ -100,7 +100,11 @@ impl<'a> Top<'a> {
             }
             let turn = tokio::select! {
                 signal = ends.next() => Turn::Leave(128 + u8::try_from(signal).unwrap_or(0)),
-                _ = resized.recv() => Turn::Go,
+                _ = resized.recv() => {
+                    let screen = self.screen.as_mut();
+                    screen.map_or(Ok(()), Screen::resized).map_err(failed)?;
+                    Turn::Go
+                }
                 news = self.news.recv() => self.learn(news),
                 keys = self.input.read(KEYS_BYTES) => self.press(&keys.map_err(failed)?),
             };

@@ -27,6 +27,13 @@ impl Screen {
         Ok(Self { terminal: Terminal::new(CrosstermBackend::new(stdout))?, _raw: raw })
     }
 
+    /// The next drawing is of all of it. A size that went and came back is the same to whoever only
+    /// compares; what it cut off is gone.
+    pub(super) fn resized(&mut self) -> io::Result<()> {
+        let size = self.terminal.size()?;
+        self.terminal.resize(size.into())
+    }
+
     /// As large as the terminal is now.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(draw).map(drop)
