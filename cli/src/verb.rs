@@ -29,6 +29,8 @@ pub(crate) mod prune;
 pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
+#[cfg(test)]
+pub(crate) mod samples;
 pub(crate) mod screen;
 pub(crate) mod send;
 pub(crate) mod shell;

@@ -7,6 +7,7 @@
 
 mod audit;
 mod bench;
+mod exchange;
 mod hostile;
 mod nemesis;
 mod pattern;

@@ -149,19 +149,7 @@ pub async fn would_start(
 /// What the supervisor would refuse it for.
 pub async fn explained(app: &App, caller: &Caller, asked: PlanRequest) -> Result<Reply, WireError> {
     check(&asked.exec)?;
-    let PlanRequest { folder, policy, overrides, exec } = asked;
-    let spec = SpawnSpec {
-        session: SessionId::new(),
-        run: RunId::new(),
-        cage: CageId::new(),
-        pty: PtyId::new(),
-        name: "plan".to_owned(),
-        policy,
-        overrides,
-        workspace: folder.into(),
-        exec,
-    };
-    let fds = vec![caller.authority()?, memfd("dry run", &spec).map_err(WireError::from)?];
+    let fds = vec![caller.authority()?, memfd("dry run", &asked.spec()).map_err(WireError::from)?];
     let reply = app.link.current()?.request(&SupervisorRequest::DryRun, fds).await;
     reply.map_err(WireError::from)
 }

@@ -61,8 +61,8 @@ use crate::supervisor::{Phase, ShutdownCages};
 use crate::watch::Met;
 use crate::{
     Arg, CageCheckpoint, CageId, Changes, CheckpointId, Enforced, ErrorCode, ExecSpec, Exit,
-    GrantKey, GrantState, Overrides, PolicySource, PtyId, RunId, SessionId, Size, Standing,
-    WireError,
+    GrantKey, GrantState, Overrides, PolicySource, PtyId, RunId, SessionId, Size, SpawnSpec,
+    Standing, WireError,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -330,6 +330,24 @@ pub struct PlanRequest {
     #[serde(default)]
     pub overrides: Overrides,
     pub exec: ExecSpec,
+}
+
+impl PlanRequest {
+    /// The cage that it would be, under ids that nobody will see again.
+    #[must_use]
+    pub fn spec(self) -> SpawnSpec {
+        SpawnSpec {
+            session: SessionId::new(),
+            run: RunId::new(),
+            cage: CageId::new(),
+            pty: PtyId::new(),
+            name: "plan".to_owned(),
+            policy: self.policy,
+            overrides: self.overrides,
+            workspace: self.folder.into(),
+            exec: self.exec,
+        }
+    }
 }
 
 /// Leave for whoever has the key to start commands in this session.

@@ -1,6 +1,6 @@
 //! Why no plan could be made. Nothing was started.
 
-use crate::policy::PolicyError;
+use crate::policy::{PolicyError, Problem, Said};
 use serde_json::json;
 use std::path::PathBuf;
 use wire::{ErrorCode, WireError};
@@ -21,6 +21,23 @@ pub enum PlanError {
     /// The command line asks for what cannot be.
     #[error("{flag}: {why}")]
     Flag { flag: String, why: String },
+}
+
+impl PlanError {
+    /// A path that cannot be lent or guarded, with the line that says it; `None`: the command line does.
+    pub(super) fn of_path(said: Option<&Said>, key: &str, path: &str, why: &str) -> Self {
+        let key = key.to_owned();
+        let Some(said) = said else {
+            return Self::Path { key, path: path.to_owned(), why: why.to_owned() };
+        };
+        Self::Policy(PolicyError {
+            problem: Problem::BadValue,
+            file: said.file.clone(),
+            line: Some(said.line),
+            key: Some(key),
+            message: format!("{path:?} {why}"),
+        })
+    }
 }
 
 impl From<PlanError> for WireError {

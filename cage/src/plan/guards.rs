@@ -11,7 +11,7 @@
 use super::mounts::{Tree, utf8};
 use super::paths::{ancestors, below, joined, within};
 use super::{Guard, Guards, MountKind, PathKind, PlanError, Role, Source, SourceKind, Unguarded};
-use crate::policy::{Base, Listed, PathRule, Policy, PolicyError, Problem, Said};
+use crate::policy::{Base, Listed, PathRule, Policy, Said};
 use std::path::Path;
 
 /// Most of them, and most mounts that they may cost: every one is a descriptor of the supervisor's while
@@ -201,17 +201,7 @@ impl<'a> Line<'a> {
     }
 
     fn refused(&self, why: &str) -> PlanError {
-        let (key, path) = (self.list.key().to_owned(), self.rule.to_string());
-        let Some(said) = self.said else {
-            return PlanError::Path { key, path, why: why.to_owned() };
-        };
-        PlanError::Policy(PolicyError {
-            problem: Problem::BadValue,
-            file: said.file.clone(),
-            line: Some(said.line),
-            key: Some(key),
-            message: format!("{path:?} {why}"),
-        })
+        PlanError::of_path(self.said, self.list.key(), &self.rule.to_string(), why)
     }
 }
 

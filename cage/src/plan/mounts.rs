@@ -9,7 +9,7 @@ use super::{
     HostPaths, Mount, MountKind, PathKind, PlanError, Request, Role, Source, SourceKind, User,
     Workspace,
 };
-use crate::policy::{Base, Home, Listed, PathRule, Policy, PolicyError, Problem, Said, TmpfsRule};
+use crate::policy::{Base, Home, Listed, PathRule, Policy, Said, TmpfsRule};
 use std::collections::BTreeMap;
 use std::path::Path;
 use wire::Arg;
@@ -360,17 +360,7 @@ impl Grant {
     }
 
     fn refused(&self, why: &str) -> PlanError {
-        let (key, path) = (self.key.to_owned(), self.from.clone());
-        let Some(said) = &self.said else {
-            return PlanError::Path { key, path, why: why.to_owned() };
-        };
-        PlanError::Policy(PolicyError {
-            problem: Problem::BadValue,
-            file: said.file.clone(),
-            line: Some(said.line),
-            key: Some(key),
-            message: format!("{path:?} {why}"),
-        })
+        PlanError::of_path(self.said.as_ref(), self.key, &self.from, why)
     }
 }
 

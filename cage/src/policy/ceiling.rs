@@ -1,8 +1,8 @@
 //! What the admin of a shared host gives at most: a meet with what policy and flags ask for.
 
-use super::Policy;
-use super::limit_words;
-use super::values::{Bytes, Count, CpuMilli, Millis, Requirement, Speed};
+use super::file::LimitsFile;
+use super::values::Requirement;
+use super::{Policy, limit_words};
 use serde::Deserialize;
 use serde_json::json;
 use wire::limits::LimitChange;
@@ -10,51 +10,24 @@ use wire::{ErrorCode, WireError, WorkspaceMode};
 
 /// Absent: no ceiling. A key holds the same values as in a policy's `[limits]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Ceiling {
-    memory: Option<Bytes>,
-    swap: Option<Bytes>,
-    pids: Option<Count<8, 4_194_304>>,
-    cpu: Option<CpuMilli>,
-    nofile: Option<Count<16, 1_048_576>>,
-    fsize: Option<Bytes>,
-    core: Option<Bytes>,
-    ptys: Option<Count<1, 4096>>,
-    walltime: Option<Millis>,
-    idle: Option<Millis>,
-    output_bytes: Option<Bytes>,
-    workspace_bytes: Option<Bytes>,
-    workspace_inodes: Option<Count<1, 4_294_967_295>>,
-    io: Option<Speed>,
+#[serde(try_from = "LimitsFile")]
+pub struct Ceiling(LimitsFile);
+
+impl TryFrom<LimitsFile> for Ceiling {
+    type Error = &'static str;
+
+    fn try_from(limits: LimitsFile) -> Result<Self, Self::Error> {
+        match limits.oom {
+            None => Ok(Self(limits)),
+            Some(_mode) => Err("oom is no amount, and has no ceiling"),
+        }
+    }
 }
 
 impl Ceiling {
-    /// By the name of the limit in a policy.
-    fn top(&self, limit: &str) -> Option<u64> {
-        let bytes = |size: Option<Bytes>| size.map(|Bytes(bytes)| bytes);
-        let time = |time: Option<Millis>| time.map(|Millis(ms)| ms);
-        match limit {
-            "memory" => bytes(self.memory),
-            "swap" => bytes(self.swap),
-            "pids" => self.pids.map(|count| count.0),
-            "cpu" => self.cpu.map(|cpu| cpu.0),
-            "nofile" => self.nofile.map(|count| count.0),
-            "fsize" => bytes(self.fsize),
-            "core" => bytes(self.core),
-            "ptys" => self.ptys.map(|count| count.0),
-            "walltime" => time(self.walltime),
-            "idle" => time(self.idle),
-            "output_bytes" => bytes(self.output_bytes),
-            "workspace_bytes" => bytes(self.workspace_bytes),
-            "workspace_inodes" => self.workspace_inodes.map(|count| count.0),
-            "io" => self.io.map(|speed| speed.0),
-            _ => None,
-        }
-    }
-
     /// Where no limit of memory holds, none of swap can.
     pub(crate) fn is_swap_alone(&self) -> bool {
-        self.swap.is_some() && self.memory.is_none()
+        self.0.swap.is_some() && self.0.memory.is_none()
     }
 
     /// Whether limits of a living cage may become these. Down is always allowed, also to what is still
@@ -65,7 +38,7 @@ impl Ceiling {
     pub fn admits(&self, changes: &[LimitChange]) -> Result<(), WireError> {
         let none = u64::MAX;
         for LimitChange { limit, unit, from, to } in changes {
-            let Some(top) = self.top(limit) else { continue };
+            let Some(top) = self.0.amount(limit) else { continue };
             let (from, to) = (from.unwrap_or(none), to.unwrap_or(none));
             if to > top && to > from {
                 let most = limit_words(*unit, Some(top));
@@ -91,7 +64,7 @@ impl Policy {
         // The operator's own folder has no bounds of ours.
         let has_layer = self.workspace != WorkspaceMode::Direct;
         self.limits.each(|key, _unit, own| {
-            let top = ceiling.top(key).filter(|_| has_layer || !key.starts_with("workspace_"));
+            let top = ceiling.0.amount(key).filter(|_| has_layer || !key.starts_with("workspace_"));
             if let (Some(asked), Some(top)) = (*own, top)
                 && asked > top
             {
@@ -103,10 +76,10 @@ impl Policy {
             };
         });
         let walls = [
-            (ceiling.memory.is_some(), Requirement::CgroupMemory),
-            (ceiling.swap.is_some(), Requirement::CgroupSwap),
-            (ceiling.cpu.is_some(), Requirement::CgroupCpu),
-            (ceiling.io.is_some(), Requirement::CgroupIo),
+            (ceiling.0.memory.is_some(), Requirement::CgroupMemory),
+            (ceiling.0.swap.is_some(), Requirement::CgroupSwap),
+            (ceiling.0.cpu.is_some(), Requirement::CgroupCpu),
+            (ceiling.0.io.is_some(), Requirement::CgroupIo),
         ];
         self.require
             .extend(walls.into_iter().filter_map(|(is_there, wall)| is_there.then_some(wall)));

@@ -139,7 +139,7 @@ pub struct SocketRule {
     pub connect: Connect,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct LimitsFile {
     pub(super) memory: Option<Bytes>,
@@ -157,6 +157,31 @@ pub(super) struct LimitsFile {
     pub(super) workspace_inodes: Option<Count<1, 4_294_967_295>>,
     pub(super) io: Option<Speed>,
     pub(super) oom: Option<OomMode>,
+}
+
+impl LimitsFile {
+    /// By the name of the limit; of what is no amount, none.
+    pub(super) fn amount(&self, limit: &str) -> Option<u64> {
+        let bytes = |size: Option<Bytes>| size.map(|Bytes(bytes)| bytes);
+        let time = |time: Option<Millis>| time.map(|Millis(ms)| ms);
+        match limit {
+            "memory" => bytes(self.memory),
+            "swap" => bytes(self.swap),
+            "pids" => self.pids.map(|count| count.0),
+            "cpu" => self.cpu.map(|cpu| cpu.0),
+            "nofile" => self.nofile.map(|count| count.0),
+            "fsize" => bytes(self.fsize),
+            "core" => bytes(self.core),
+            "ptys" => self.ptys.map(|count| count.0),
+            "walltime" => time(self.walltime),
+            "idle" => time(self.idle),
+            "output_bytes" => bytes(self.output_bytes),
+            "workspace_bytes" => bytes(self.workspace_bytes),
+            "workspace_inodes" => self.workspace_inodes.map(|count| count.0),
+            "io" => self.io.map(|speed| speed.0),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

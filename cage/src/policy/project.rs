@@ -5,8 +5,8 @@
 //! would give more than policy and flags do. Nothing of it is left out silently.
 
 use super::error::{PolicyError, Problem};
-use super::file::{Leaf, LimitsFile, Missing, PolicyFile};
-use super::values::{Bytes, Home, Millis};
+use super::file::{Leaf, Missing, PolicyFile};
+use super::values::Home;
 use super::{PathRule, Policy, limit_words, parse};
 use crate::hash::sha256;
 use nix::errno::Errno;
@@ -195,7 +195,7 @@ impl Policy {
         });
         let mut refused = None;
         self.limits.each(|key, unit, own| {
-            let Some(asked) = project.content.limits.asked(key) else { return };
+            let Some(asked) = project.content.limits.amount(key) else { return };
             let before = given.get(key).copied().flatten();
             let most = own.unwrap_or(u64::MAX).max(before.unwrap_or(u64::MAX));
             let dotted = format!("limits.{key}");
@@ -279,31 +279,6 @@ fn add(list: &mut Vec<PathRule>, rule: &PathRule) -> bool {
         list.push(rule.clone());
     }
     is_new
-}
-
-impl LimitsFile {
-    /// By the name of the limit.
-    fn asked(&self, limit: &str) -> Option<u64> {
-        let bytes = |size: Option<Bytes>| size.map(|Bytes(bytes)| bytes);
-        let time = |time: Option<Millis>| time.map(|Millis(ms)| ms);
-        match limit {
-            "memory" => bytes(self.memory),
-            "swap" => bytes(self.swap),
-            "pids" => self.pids.map(|count| count.0),
-            "cpu" => self.cpu.map(|cpu| cpu.0),
-            "nofile" => self.nofile.map(|count| count.0),
-            "fsize" => bytes(self.fsize),
-            "core" => bytes(self.core),
-            "ptys" => self.ptys.map(|count| count.0),
-            "walltime" => time(self.walltime),
-            "idle" => time(self.idle),
-            "output_bytes" => bytes(self.output_bytes),
-            "workspace_bytes" => bytes(self.workspace_bytes),
-            "workspace_inodes" => self.workspace_inodes.map(|count| count.0),
-            "io" => self.io.map(|speed| speed.0),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]

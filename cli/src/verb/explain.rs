@@ -11,8 +11,8 @@ use crate::place;
 use crate::table::render;
 use cage::plan::{CagePlan, Explained, Mount, MountKind};
 use serde_json::Value;
+use wire::WallState;
 use wire::api::PlanRequest;
-use wire::{CageId, PtyId, RunId, SessionId, SpawnSpec, WallState};
 
 /// Longest hash that people compare.
 const HASH_CHARS: usize = 12;
@@ -32,20 +32,8 @@ async fn plan(asked: PlanRequest, alone: bool) -> Result<Value, Failure> {
     if !alone && (place::is_foreign(&dirs) || connect::connect(&dirs)?.is_some()) {
         return Api::without_start().post("/plan", &asked, Repeat::Safe).await;
     }
-    let PlanRequest { folder, policy, overrides, exec } = asked;
-    let spec = SpawnSpec {
-        session: SessionId::new(),
-        run: RunId::new(),
-        cage: CageId::new(),
-        pty: PtyId::new(),
-        name: "plan".to_owned(),
-        policy,
-        overrides,
-        workspace: folder.into(),
-        exec,
-    };
     let mut oneshot = OneShot::start()?;
-    let answer = oneshot.dry_run(&spec).await;
+    let answer = oneshot.dry_run(&asked.spec()).await;
     oneshot.finish().await;
     serde_json::from_slice(&answer?).map_err(|error| Failure::new(error.to_string()))
 }

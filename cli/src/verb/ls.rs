@@ -234,24 +234,14 @@ pub(crate) fn exit_word(exit: &Exit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verb::samples;
     use wire::{RunId, SessionId, Usage};
 
     fn session(name: &str, argv: &[&str], exit: Option<Exit>) -> SessionView {
         let id: SessionId = "01J00000000000000000ABCDEF".parse().unwrap();
+        let state = if exit.is_some() { SessionState::Ended } else { SessionState::Running };
         SessionView {
             id,
-            name: name.into(),
-            project: "p".into(),
-            folder: "/p".into(),
-            state: if exit.is_some() { SessionState::Ended } else { SessionState::Running },
-            archived: false,
-            labels: Default::default(),
-            source: "cli:run".into(),
-            end_on_exit: true,
-            uid: 0,
-            created_at_ms: 0,
-            ended_at_ms: None,
-            seq: 1,
             runs: vec![RunView {
                 id: RunId::new(),
                 session: id,
@@ -265,7 +255,7 @@ mod tests {
                 exit,
                 error: None,
             }],
-            cages: Vec::new(),
+            ..samples::session(name, state)
         }
     }
 

@@ -5,6 +5,7 @@ mod attacks;
 mod liar;
 mod project;
 
+use crate::exchange;
 use crate::runner::{Test, need_root, skip};
 use crate::suite::operators;
 use crate::suite::operators::people::{Person, host, need_accounts};
@@ -12,9 +13,7 @@ use crate::suite::users::as_user;
 use crate::talk::{Mode, in_workspace, run, run_with_status, sh, wall};
 use anyhow::{Context as _, ensure};
 use attacks::{Tree, refused};
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use serde_json::Value;
-use std::sync::atomic::{AtomicBool, Ordering};
 use testkit::Sandbox;
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -133,17 +132,9 @@ fn exchanged(_root: &Sandbox) -> anyhow::Result<()> {
         std::os::unix::fs::symlink(sandbox.run_dir(), &link)?;
         let marker = sandbox.run_dir().join("hooks");
         std::fs::create_dir_all(marker.join("marker"))?;
-        let over = AtomicBool::new(false);
-        let flip = || {
-            while !over.load(Ordering::Relaxed) {
-                renameat2(AT_FDCWD, &git, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE)?;
-            }
-            nix::Result::Ok(())
-        };
         let mut ran = 0;
-        std::thread::scope(|scope| {
-            let flipping = scope.spawn(flip);
-            let tried = (0..RUNS).try_for_each(|number| {
+        exchange::meanwhile((&git, &link), || {
+            (0..RUNS).try_for_each(|number| {
                 let mode: &[&str] = if number % 2 == 0 { &[] } else { &["--overlay"] };
                 let options = [&["-p", &*policy], mode].concat();
                 let script = "for f in .git/api.sock .git/hooks/marker; do \
@@ -152,14 +143,8 @@ fn exchanged(_root: &Sandbox) -> anyhow::Result<()> {
                 ran += usize::from(told.code != 125);
                 ensure!(!told.out().contains("reached"), "mews's own folder was lent");
                 Ok(())
-            });
-            over.store(true, Ordering::Relaxed);
-            flipping.join().map_err(|_panic| anyhow::anyhow!("the exchange"))??;
-            tried
+            })
         })?;
-        if std::fs::symlink_metadata(&git)?.is_symlink() {
-            renameat2(AT_FDCWD, &git, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE)?;
-        }
         std::fs::remove_dir_all(&marker)?;
         std::fs::remove_file(&link)?;
         ensure!(ran > 0, "none of {RUNS} could be built");

@@ -1,13 +1,12 @@
 //! Ordinary users: the same walls without root, and nothing of each other.
 
 use super::cage::{check_refusals, forbidden_acts};
+use crate::exchange;
 use crate::runner::{Test, need_root, skip};
 use crate::talk::{Mode, in_workspace, run, run_with_status, start, text, wall};
 use anyhow::{Context as _, ensure};
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use testkit::process::{self, LIMIT};
 use testkit::{Caller, Sandbox};
 
@@ -54,28 +53,17 @@ fn exchanged(_root: &Sandbox) -> anyhow::Result<()> {
         let other = sandbox.folder("other")?.to_string_lossy().into_owned();
         let (sub, link) = (in_workspace(sandbox, "sub"), in_workspace(sandbox, "link"));
         std::os::unix::fs::symlink(sandbox.run_dir(), &link)?;
-        let over = AtomicBool::new(false);
-        let flip = || {
-            while !over.load(Ordering::Relaxed) {
-                renameat2(AT_FDCWD, &sub, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE)?;
-            }
-            nix::Result::Ok(())
-        };
         let name = sub.to_string_lossy();
         let options = ["-w", &*other, "--write", &*name];
         let script = format!("test ! -S {name}/api.sock || echo reached");
         let mut ran = 0;
-        std::thread::scope(|scope| {
-            let flipping = scope.spawn(flip);
-            let tried = (0..RUNS).try_for_each(|_| {
+        exchange::meanwhile((&sub, &link), || {
+            (0..RUNS).try_for_each(|_| {
                 let told = run(sandbox, Mode::Daemons, &options, &["sh", "-c", &script])?;
                 ran += usize::from(told.code != 125);
                 ensure!(!told.out().contains("reached"), "mews's own folder was lent");
                 Ok(())
-            });
-            over.store(true, Ordering::Relaxed);
-            flipping.join().map_err(|_panic| anyhow::anyhow!("the exchange"))??;
-            tried
+            })
         })?;
         ensure!(ran > 0, "none of {RUNS} could be built");
         Ok(())

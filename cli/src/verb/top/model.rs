@@ -284,23 +284,7 @@ pub(super) mod tests {
     use wire::stats::{CpuUse, MemoryUse, Stats};
 
     pub(in crate::verb::top) fn found(name: &str, state: SessionState, memory: u64) -> Found {
-        let session = SessionView {
-            id: SessionId::new(),
-            name: name.into(),
-            project: "p".into(),
-            folder: "/p".into(),
-            state,
-            archived: false,
-            labels: Default::default(),
-            source: "cli:run".into(),
-            end_on_exit: true,
-            uid: 0,
-            created_at_ms: 0,
-            ended_at_ms: None,
-            seq: 1,
-            runs: Vec::new(),
-            cages: Vec::new(),
-        };
+        let session = crate::verb::samples::session(name, state);
         let stats = Stats {
             at_ms: 1,
             cpu: Some(CpuUse::default()),
