@@ -13,7 +13,7 @@ mod verdict;
 
 use crate::escape::escape;
 use crate::failure::Failure;
-use crate::out::Say;
+use crate::out::{self, Say};
 use crate::request;
 use crate::status_file::RunNames;
 use crate::verb::watching::Watched;
@@ -24,6 +24,7 @@ use cage::policy::{Bytes, Millis};
 use github::Github;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The end of the output that a report has.
@@ -69,7 +70,7 @@ pub(crate) struct Step {
     policy: String,
     report: Option<Whole>,
     report_path: PathBuf,
-    pub(crate) artifacts: Option<Artifacts>,
+    pub(crate) artifacts: Option<Arc<Artifacts>>,
     github: Option<Github>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) recording: Recording,
@@ -89,12 +90,17 @@ impl Step {
         let env = |name: &str| std::env::var(name).ok();
         let is_github = !is_left && flags.ci.is_github(&env);
         let github = is_github.then(|| Github::open(&env)).transpose()?;
+        if github.is_some() {
+            out::is_read_by_github();
+        }
         let grace = flags.grace.as_deref().map(Millis::parse).transpose();
         let grace = grace.map_err(|bad| Failure::usage(format!("--grace: {bad}")))?;
         let grace = grace.map(|ms| Duration::from_millis(ms.0));
         let grace = grace.or(github.is_some().then_some(GITHUB_GRACE));
         let report_path = flags.report.as_deref().map(request::absolute).unwrap_or_default();
-        let report = flags.report.as_ref().map(|_given| open_report(&report_path)).transpose()?;
+        let real = request::folder(workspace).ok().map(PathBuf::from);
+        let open = |_given: &PathBuf| open_report(&report_path, real.as_deref());
+        let report = flags.report.as_ref().map(open).transpose()?;
         let is_quoted = report.is_some() || github.is_some();
         let bytes_max = if is_quoted { OUTPUT_BYTES } else { 0 };
         let labels = if flags.ci == Engine::None { BTreeMap::new() } else { engine::labels(&env) };
@@ -103,7 +109,7 @@ impl Step {
             policy: policy.to_owned(),
             report,
             report_path,
-            artifacts: flags.artifacts(workspace)?,
+            artifacts: flags.artifacts(workspace)?.map(Arc::new),
             recording: Recording::new(bytes_max, github.is_some(), grace),
             github,
             labels,
@@ -232,8 +238,8 @@ pub(crate) fn tell_artifacts(taken: &Taken, say: &Say) {
     }
 }
 
-fn open_report(path: &Path) -> Result<Whole, Failure> {
-    Whole::open(path).map_err(|error| report_failed(path, &error))
+fn open_report(path: &Path, workspace: Option<&Path>) -> Result<Whole, Failure> {
+    Whole::open(path, workspace).map_err(|error| report_failed(path, &error))
 }
 
 fn report_failed(path: &Path, error: &std::io::Error) -> Failure {

@@ -3,6 +3,7 @@
 //! Starters wait for each other on `<run>/start.lock`; the supervisor itself holds `<run>/lock`
 //! for as long as it lives, so the two are different files.
 
+use crate::escape::command as typed;
 use crate::failure::Failure;
 use crate::out::progress::Progress;
 use crate::{programs, sys};
@@ -73,8 +74,10 @@ pub(crate) fn start(dirs: &Dirs, is_there: impl Fn() -> bool) -> Result<(), Fail
         Waited::Nothing => last_lines(&log_path),
     };
     let why = if said.is_empty() { String::new() } else { format!(":\n{said}") };
-    Err(Failure::unreachable(format!("the daemons did not start{why}"))
-        .next(format!("less {}; mews doctor", log_path.display())))
+    Err(Failure::unreachable(format!("the daemons did not start{why}")).next(format!(
+        "{}; mews doctor",
+        typed(&["less".to_owned(), log_path.display().to_string()])
+    )))
 }
 
 /// Whether a supervisor listens: it may be there before sessiond has found it. Its socket is one of
@@ -177,11 +180,8 @@ fn make_folder(path: &Path, mode: u32) -> Result<(), Failure> {
 /// What is in the way of a folder of mews, and the way around it.
 fn look_at(path: &Path) -> String {
     let parent = path.parent().unwrap_or(path);
-    format!(
-        "ls -ld {} {}; or other folders: MEWS_RUN_DIR, MEWS_STATE_DIR",
-        parent.display(),
-        path.display()
-    )
+    let look = ["ls", "-ld", &parent.to_string_lossy(), &path.to_string_lossy()].map(str::to_owned);
+    format!("{}; or other folders: MEWS_RUN_DIR, MEWS_STATE_DIR", typed(&look))
 }
 
 /// Anybody can make a folder below the temp folder: it must be ours, closed, and no link.

@@ -1,5 +1,6 @@
 //! Why a verb failed, for people and for programs: what, why, the next thing to type.
 
+use crate::escape::command;
 use wire::{ErrorCode, WireError};
 
 #[derive(Clone, Debug)]
@@ -97,7 +98,9 @@ fn policy_hint(details: &serde_json::Value) -> Option<String> {
     let word = |name: &str| details.get(name).and_then(serde_json::Value::as_str);
     match (word("file"), word("reason")) {
         (Some(_name), Some("not_found")) => Some("mews policy list".to_owned()),
-        (Some(file), _reason) => Some(format!("mews policy check {file}")),
+        (Some(file), _reason) => {
+            Some(command(&["mews", "policy", "check", file].map(str::to_owned)))
+        }
         (None, _reason) => None,
     }
 }

@@ -8,8 +8,10 @@ use crate::failure::Failure;
 use progress::Progress;
 use serde::Serialize;
 use serde_json::json;
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Say {
@@ -103,9 +105,30 @@ pub(crate) fn colours() -> bool {
     colour::on_stdout()
 }
 
+/// From here on an engine reads our talk that takes some lines for commands.
+pub(crate) fn is_read_by_github() {
+    OBEYED.store(true, Ordering::Relaxed);
+}
+
+static OBEYED: AtomicBool = AtomicBool::new(false);
+
 fn talk(text: &str) {
+    let text = match OBEYED.load(Ordering::Relaxed) {
+        true => Cow::Owned(disobeyed(text)),
+        false => Cow::Borrowed(text),
+    };
     // Nobody is left to tell if standard error is closed.
     drop(io::stderr().lock().write_all(text.as_bytes()));
+}
+
+/// Without the commands of GitHub's runner: `::` at the beginning of a line, blanks before it or not, and
+/// `##[` anywhere. Names and messages have words of the caged program's, or of the project's.
+fn disobeyed(text: &str) -> String {
+    let line = |line: &str| {
+        let line = line.replace("##[", "# #[");
+        if line.trim_start().starts_with("::") { format!(". {line}") } else { line }
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Text for people or scripts on standard output.
@@ -142,4 +165,21 @@ pub(crate) fn has_reader() -> bool {
 pub(crate) fn json_line(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value).map_err(|error| Failure::new(error.to_string()))?;
     data(&format!("{text}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn talk_holds_no_command_of_an_engine() {
+        for (text, want) in [
+            ("mews: a ::b\n", "mews: a ::b\n"),
+            ("mews: x\n::add-mask::y\n", "mews: x\n. ::add-mask::y\n"),
+            (" \t::z", ".  \t::z"),
+            ("  out/##[set-env name=x]y (3 bytes)", "  out/# #[set-env name=x]y (3 bytes)"),
+        ] {
+            assert_eq!(disobeyed(text), want);
+        }
+    }
 }

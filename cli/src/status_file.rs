@@ -27,10 +27,14 @@ pub(crate) struct RunNames {
 
 impl StatusTarget {
     /// What cannot be written in the end is better known before anything runs.
-    pub(crate) fn open(file: Option<&Path>, fd: Option<i32>) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        file: Option<&Path>,
+        fd: Option<i32>,
+        workspace: Option<&Path>,
+    ) -> Result<Self, Failure> {
         let open = |path: &Path| {
             let path = request::absolute(path);
-            let whole = Whole::open(&path).map_err(|error| not_made(&path, &error))?;
+            let whole = Whole::open(&path, workspace).map_err(|error| not_made(&path, &error))?;
             Ok::<_, Failure>((path, whole))
         };
         match fd {
@@ -147,7 +151,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.json");
         std::fs::write(&path, "old and longer than what comes").unwrap();
-        let target = StatusTarget::open(Some(&path), None).unwrap();
+        let target = StatusTarget::open(Some(&path), None, None).unwrap();
         target.write(&json!({"a": 1})).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"a\":1}\n");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -38,6 +38,12 @@ impl Enforced {
         self.walls.push(Wall { name: name.to_owned(), state, how: how.into() });
     }
 
+    /// Whether the workspace has a layer, and what it changes stays apart from the operator's folder.
+    #[must_use]
+    pub fn keeps_apart(&self) -> bool {
+        self.state("workspace").is_some()
+    }
+
     #[must_use]
     pub fn state(&self, name: &str) -> Option<WallState> {
         self.walls.iter().find(|wall| wall.name == name).map(|wall| wall.state)

@@ -6,18 +6,18 @@
 
 use super::glob::{Glob, Places};
 use crate::failure::Failure;
-use crate::whole;
+use crate::whole::{self, beneath, made_beneath};
 use nix::dir::Dir;
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
+use nix::fcntl::OFlag;
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use wire::api::LayerDone;
 use wire::{Arg, ChangeKind, Changes, EntryKind};
 
@@ -37,6 +37,8 @@ pub(crate) struct Artifacts {
     bytes_max: u64,
     workspace: OwnedFd,
     target: Option<Target>,
+    /// Somebody has told us to end: what is taken by now is all.
+    stopped: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -87,7 +89,8 @@ impl Artifacts {
                 .next("mews run --artifacts 'out/**' --artifacts-dir DIR -- CMD")
         };
         let target = |path: &Path| -> Result<Target, Failure> {
-            let folder = whole::folder(path).map_err(|error| failed(path, error))?;
+            let folder =
+                whole::folder(path, Some(workspace)).map_err(|error| failed(path, error))?;
             Ok(Target { folder, path: path.to_owned() })
         };
         Ok(Self {
@@ -95,7 +98,17 @@ impl Artifacts {
             bytes_max,
             workspace: File::open(workspace).map_err(|error| failed(workspace, error))?.into(),
             target: folder.map(target).transpose()?,
+            stopped: AtomicBool::new(false),
         })
+    }
+
+    /// For another thread that takes them.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
     }
 
     /// Of a workspace that is the folder itself.
@@ -105,7 +118,12 @@ impl Artifacts {
         let mut stops = vec![Stop { path: Vec::new(), places, depth: 0 }];
         let mut entries = 0;
         while let Some(stop) = stops.pop() {
-            let names = match self.names(&stop.path, ENTRIES_MAX - entries) {
+            if self.is_stopped() {
+                taking.leave(&stop.path, TOLD_TO_END);
+                break;
+            }
+            // One more than there may be, so that it is noticed.
+            let names = match self.names(&stop.path, ENTRIES_MAX + 1 - entries) {
                 Ok(names) => names,
                 Err(error) => {
                     taking.leave(&stop.path, &error.to_string());
@@ -113,11 +131,11 @@ impl Artifacts {
                 }
             };
             entries += names.len();
-            if entries >= ENTRIES_MAX {
+            if entries > ENTRIES_MAX {
                 taking.leave(&stop.path, "there is more in the workspace than is looked at");
                 break;
             }
-            for name in names.iter().rev() {
+            for name in names.iter().rev().take_while(|_name| !self.is_stopped()) {
                 self.visit(&stop, name, &mut stops, &mut taking);
             }
         }
@@ -170,7 +188,9 @@ impl Artifacts {
                 taking.leave(path, why);
             } else if change.entry != EntryKind::File {
                 taking.leave(path, "it is no regular file");
-            } else if paths.len() == FILES_MAX || bytes.saturating_add(size) > self.bytes_max {
+            } else if paths.len() == FILES_MAX {
+                taking.leave(path, TOO_MANY);
+            } else if bytes.saturating_add(size) > self.bytes_max {
                 taking.leave(path, TOO_MUCH);
             } else {
                 bytes = bytes.saturating_add(size);
@@ -190,7 +210,10 @@ impl Artifacts {
                 .leave(change.path.as_bytes(), change.conflict.as_deref().unwrap_or("it is left"));
         }
         for change in done.done.changes.iter().filter(|done| done.entry == EntryKind::File) {
-            self.take(change.path.as_bytes(), &mut taking);
+            match self.is_stopped() {
+                true => taking.leave(change.path.as_bytes(), TOLD_TO_END),
+                false => self.take(change.path.as_bytes(), &mut taking),
+            }
         }
         taking
     }
@@ -217,7 +240,10 @@ impl Artifacts {
         if !meta.is_file() {
             return Err(io::Error::other("it is no regular file"));
         }
-        if meta.len() > room || count >= FILES_MAX {
+        if count >= FILES_MAX {
+            return Err(io::Error::other(TOO_MANY));
+        }
+        if meta.len() > room {
             return Err(io::Error::other(TOO_MUCH));
         }
         let Some(target) = &self.target else { return Ok(meta.len()) };
@@ -238,11 +264,14 @@ impl Artifacts {
         let at = if path.is_empty() { b".".as_slice() } else { path };
         let folder = beneath(self.workspace.as_fd(), at, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
         let mut names = Vec::new();
-        for found in Dir::from_fd(folder)?.iter().take(max) {
+        for found in Dir::from_fd(folder)?.iter() {
             let found = found?;
             let name = found.file_name().to_bytes();
             if name != b"." && name != b".." {
                 names.push(name.to_vec());
+            }
+            if names.len() == max {
+                break;
             }
         }
         names.sort_unstable();
@@ -263,6 +292,8 @@ impl Artifacts {
 }
 
 const TOO_MUCH: &str = "it is more than --artifacts-max allows";
+pub(crate) const TOLD_TO_END: &str = "mews was told to end";
+const TOO_MANY: &str = "10000 files are taken already, and no more are";
 
 impl Taken {
     pub(crate) fn bytes(&self) -> u64 {
@@ -276,32 +307,13 @@ impl Taken {
     }
 
     fn leave(&mut self, path: &[u8], why: &str) {
-        if self.left.len() < LEFT_MAX {
-            self.left.push(Left { path: Arg(path.to_vec()), why: why.to_owned() });
-        }
+        let (path, why) = match self.left.len() {
+            LEFT_MAX => (b".".as_slice(), "and more that is not listed"),
+            count if count > LEFT_MAX => return,
+            _room => (path, why),
+        };
+        self.left.push(Left { path: Arg(path.to_vec()), why: why.to_owned() });
     }
-}
-
-/// openat2(2) that follows no link (but a last one that is only named: O_PATH) and stays below `folder`.
-fn beneath(folder: BorrowedFd<'_>, path: &[u8], flags: OFlag) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlag::RESOLVE_BENEATH
-        | ResolveFlag::RESOLVE_NO_SYMLINKS
-        | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-    let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve);
-    openat2(folder, OsStr::from_bytes(path), how)
-}
-
-/// The same for a folder that may have to be made.
-fn made_beneath(top: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
-    let mut at = beneath(top, b".", flags)?;
-    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-        match mkdirat(&at, OsStr::from_bytes(name), Mode::from_bits_truncate(0o777)) {
-            Ok(()) | Err(Errno::EEXIST) => at = beneath(at.as_fd(), name, flags)?,
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(at)
 }
 
 fn is(found: &FileStat, kind: SFlag) -> bool {

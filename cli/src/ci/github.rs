@@ -1,9 +1,10 @@
 //! What GitHub Actions reads: workflow commands on standard output, and the file of the step's summary.
 //!
-//! The runner takes every line that begins with `::` for a command, the caged program's too. So a program's
-//! output stands between `::stop-commands::TOKEN` and `::TOKEN::`, and the token is random. The runner
+//! The runner takes every line that begins with `::`, or has `##[` in it, for a command, the caged program's
+//! too. So a program's output stands between `::stop-commands::TOKEN` and `::TOKEN::`, and the token is random. The runner
 //! reads standard output and error by turns of its own: a program's standard error goes to standard output
-//! with the rest, or its last lines could be read after the token that ends the protection.
+//! with the rest, or its last lines could be read after the token that ends the protection. What we say of
+//! it on standard error has no such line ([`out::is_read_by_github`]).
 
 use super::artifacts::Taken;
 use super::text;

@@ -83,7 +83,11 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
     let mut ends = Ends::new().map_err(|error| Failure::new(error.to_string()))?;
     let mut tries = 0;
     loop {
-        let (found, upgraded) = match api.attach_any(&id, &options).await {
+        let asked = tokio::select! {
+            asked = api.attach_any(&id, &options) => asked,
+            signal = ends.next() => return Ok(128 + u8::try_from(signal).unwrap_or(0)),
+        };
+        let (found, upgraded) = match asked {
             Err(failure) if failure.is(ErrorCode::Gone) => return over(&failure, &id, say),
             other => other?,
         };

@@ -42,7 +42,8 @@ async fn plan(asked: PlanRequest, alone: bool) -> Result<Value, Failure> {
 fn page(explained: &Explained) -> String {
     let Explained { plan_hash, enforced, values, plan } = explained;
     let hash: String = plan_hash.chars().take(HASH_CHARS).collect();
-    let mut text = format!("policy {} in {}, plan {hash}\n\n", plan.policy, plan.workspace.host);
+    let (policy, folder) = (escape(&plan.policy), escape(&plan.workspace.host));
+    let mut text = format!("policy {policy} in {folder}, plan {hash}\n\n");
     let walls: Vec<Vec<String>> = enforced
         .walls
         .iter()

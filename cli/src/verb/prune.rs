@@ -4,7 +4,7 @@
 //! changes which nobody has applied yet.
 
 use super::changes::confirm;
-use super::ls::{exit_of, listed, state_word};
+use super::ls::{exit_of, listed, state_word, user};
 use crate::api::Api;
 use crate::escape::{command, escape};
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ use wire::{Changes, ErrorCode, SessionId};
 #[command(after_help = "\
 Removes sessions that ended so long ago, with what they printed, their events, layers and checkpoints.
 It shows them and asks first. Living sessions are never touched; archived ones and those with changes
-that were not applied stay unless you say so.
+that were not applied stay unless you say so. An admin removes their own, too, unless told --all-users.
 
 Examples:
   mews prune --dry-run                what would go
@@ -54,6 +54,9 @@ struct Also {
     /// Also those that were put away with mews archive
     #[arg(long)]
     archived: bool,
+    /// Also those of other operators, for an admin of a shared host
+    #[arg(long)]
+    all_users: bool,
 }
 
 /// What became of one, or would.
@@ -79,7 +82,7 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
     let old = say.during("looking for old sessions", old(&api, args)).await?;
     let going: Vec<&SessionView> = of(&old, Fate::Goes);
     if !say.json {
-        show(&going)?;
+        show(&going, args.also.all_users)?;
     }
     kept(&old, say)?;
     if going.is_empty() {
@@ -103,9 +106,11 @@ async fn old(api: &Api, args: &Args) -> Result<Vec<(SessionView, Fate)>, Failure
     let labels = args.label.iter().map(|label| format!("&label={}", encode(label)));
     let query = format!("all=true&state=ended&state=failed{}", labels.collect::<String>());
     let before = now_ms().saturating_sub(args.older_than);
+    let own = nix::unistd::geteuid().as_raw();
     let mut found = Vec::new();
     for session in listed(api, &query).await? {
-        if session.ended_at_ms.is_none_or(|ended| ended > before) {
+        let is_young = session.ended_at_ms.is_none_or(|ended| ended > before);
+        if is_young || (session.uid != own && !args.also.all_users) {
             continue;
         }
         let fate = if session.archived && !args.also.archived {
@@ -122,8 +127,7 @@ async fn old(api: &Api, args: &Args) -> Result<Vec<(SessionView, Fate)>, Failure
 
 /// Of one without a layer there is nothing to ask.
 async fn has_changes(api: &Api, session: &SessionView) -> Result<bool, Failure> {
-    let mut walls = session.cages.iter().flat_map(|cage| &cage.enforced.walls);
-    if !walls.any(|wall| wall.name == "workspace") {
+    if !session.cages.iter().any(|cage| cage.enforced.keeps_apart()) {
         return Ok(false);
     }
     match api.get::<Changes>(&format!("/sessions/{}/diff", session.id)).await {
@@ -186,11 +190,19 @@ fn kept(old: &[(SessionView, Fate)], say: &Say) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(going: &[&SessionView]) -> Result<(), Failure> {
+fn show(going: &[&SessionView], of_all: bool) -> Result<(), Failure> {
     if going.is_empty() {
         return Ok(());
     }
-    out::data(&render(&["NAME", "STATE", "ENDED", "EXIT", "COMMAND", "ID"], &rows(going, now_ms())))
+    let mut head = vec!["NAME", "STATE", "ENDED", "EXIT", "COMMAND", "ID"];
+    let mut rows = rows(going, now_ms());
+    if of_all {
+        head.insert(1, "USER");
+        for (row, session) in rows.iter_mut().zip(going) {
+            row.insert(1, user(session.uid));
+        }
+    }
+    out::data(&render(&head, &rows))
 }
 
 fn rows(going: &[&SessionView], now_ms: i64) -> Vec<Vec<String>> {

@@ -4,7 +4,7 @@ use super::explain;
 use super::flags::Flags;
 use super::watching::{Keys, Watched, conclude, ended};
 use crate::api::{Api, Repeat};
-use crate::ci::artifacts::{Artifacts, Taken};
+use crate::ci::artifacts::{Artifacts, TOLD_TO_END, Taken};
 use crate::ci::{self, Step};
 use crate::control::Control;
 use crate::escape::escape;
@@ -111,7 +111,9 @@ pub(crate) async fn run(args: Args, say: &Say) -> Result<u8, Failure> {
         return dry(&args, say).await;
     }
     // A run that could not say how it ended is not begun.
-    let target = StatusTarget::open(args.status_file.as_deref(), args.status_fd)?;
+    let workspace = request::folder(args.flags.workspace.as_deref()).ok().map(PathBuf::from);
+    let (file, fd) = (args.status_file.as_deref(), args.status_fd);
+    let target = StatusTarget::open(file, fd, workspace.as_deref())?;
     let mut names = RunNames::default();
     let step = match args.step() {
         Ok(step) => step,
@@ -220,11 +222,11 @@ async fn with_daemons(
         Err(failure) => return Err(failure),
     };
     let watched = conclude(ending, &api, started.pty, &started.name, say).await?;
-    let layered = keeps_apart(&started.enforced);
+    let layered = started.enforced.keeps_apart();
     let taken = match (&step.artifacts, &watched.exit) {
         (Some(artifacts), Some(_ended)) => {
             let layer = layered.then_some(Layer::Daemons(&api, started.session));
-            Some(taken(artifacts, layer, say).await)
+            Some(taken(artifacts, layer, &mut ends, say).await)
         }
         _other => None,
     };
@@ -282,17 +284,19 @@ async fn alone(
     let name = args.name.clone().unwrap_or_else(|| name_hint(&job.exec));
     let streams = job.streams;
     let spec = job.spawn(session, run, cage, pty, name.clone());
+    let mut ends = signals()?;
     let mut oneshot = OneShot::start()?;
-    let mut outcome = alone_with(&mut oneshot, &spec, streams, name, say, step).await;
+    let work = alone_with(&mut oneshot, &mut ends, &spec, (streams, name), say, step);
+    let mut outcome = work.await;
     if let (Ok(outcome), Some(artifacts)) = (&mut outcome, &step.artifacts)
         && outcome.watched.exit.is_some()
     {
         oneshot.gone().await;
-        let layer = keeps_apart(&outcome.enforced).then_some(Layer::OneShot(&oneshot, session));
-        outcome.taken = Some(taken(artifacts, layer, say).await);
+        let layer = outcome.enforced.keeps_apart().then_some(Layer::OneShot(&oneshot, session));
+        outcome.taken = Some(taken(artifacts, layer, &mut ends, say).await);
     }
     oneshot.finish().await;
-    if outcome.as_ref().is_ok_and(|outcome| keeps_apart(&outcome.enforced)) {
+    if outcome.as_ref().is_ok_and(|outcome| outcome.enforced.keeps_apart()) {
         let words = match step.artifacts {
             Some(_) => "what else it changed in its workspace was thrown away",
             None => "what it changed in its workspace was thrown away",
@@ -304,14 +308,13 @@ async fn alone(
 
 async fn alone_with(
     oneshot: &mut OneShot,
+    ends: &mut Ends,
     spec: &SpawnSpec,
-    streams: Streams,
-    name: String,
+    (streams, name): (Streams, String),
     say: &Say,
     step: &Step,
 ) -> Result<Outcome, Failure> {
-    let mut ends = signals()?;
-    let (spawned, signal) = undisturbed(say.during(BUILDING, oneshot.spawn(spec)), &mut ends)
+    let (spawned, signal) = undisturbed(say.during(BUILDING, oneshot.spawn(spec)), ends)
         .await
         .map_err(|signal| cancelled(signal, step))?;
     let spawned = spawned?;
@@ -335,7 +338,7 @@ async fn alone_with(
         banner: false,
         recording: Some(&step.recording),
     };
-    let ending = viewer.view(upgraded, &mut ends).await.map_err(|error| broken(&error))?;
+    let ending = viewer.view(upgraded, ends).await.map_err(|error| broken(&error))?;
     let watched = match ending {
         Ending::Exited(exit) => ended(exit, say),
         Ending::Signalled(signal) => {
@@ -358,13 +361,35 @@ enum Layer<'a> {
     OneShot(&'a OneShot, SessionId),
 }
 
-/// Artifacts are brought out, whatever the command came to; what cannot be is said.
-async fn taken(artifacts: &Artifacts, layer: Option<Layer<'_>>, say: &Say) -> Taken {
-    let taken = match layer {
-        None => artifacts.taken_from_folder(),
-        Some(layer) => from_layer(artifacts, &layer)
-            .await
-            .unwrap_or_else(|failure| Taken::failed(&failure.error.message)),
+/// Artifacts are brought out, whatever the command came to; what cannot be is said. Who is told to end
+/// meanwhile brings out no more: the report is still to be written.
+async fn taken(
+    artifacts: &Arc<Artifacts>,
+    layer: Option<Layer<'_>>,
+    ends: &mut Ends,
+    say: &Say,
+) -> Taken {
+    let is_layered = layer.is_some();
+    let work = async {
+        let Some(layer) = layer else {
+            // On a thread of its own: it may look at a million entries.
+            let folder = Arc::clone(artifacts);
+            let taken = tokio::task::spawn_blocking(move || folder.taken_from_folder()).await;
+            return taken.unwrap_or_else(|panic| Taken::failed(&panic.to_string()));
+        };
+        let taken = from_layer(artifacts, &layer).await;
+        taken.unwrap_or_else(|failure| Taken::failed(&failure.error.message))
+    };
+    let mut work = std::pin::pin!(work);
+    let taken = tokio::select! {
+        taken = &mut work => taken,
+        _signal = ends.next() => {
+            artifacts.stop();
+            match is_layered {
+                true => Taken::failed(TOLD_TO_END),
+                false => work.await,
+            }
+        }
     };
     ci::tell_artifacts(&taken, say);
     taken
@@ -417,11 +442,6 @@ impl Outcome {
     fn without_artifacts(watched: Watched, enforced: Enforced) -> Self {
         Self { watched, enforced, taken: None }
     }
-}
-
-/// The workspace has a layer.
-fn keeps_apart(enforced: &Enforced) -> bool {
-    enforced.walls.iter().any(|wall| wall.name == "workspace")
 }
 
 /// Which file made the cage tighter than was asked for: to a person, who may wonder; never between what
@@ -568,7 +588,8 @@ pub(crate) async fn trial(say: &Say) -> Result<Enforced, Failure> {
         job.spawn(SessionId::new(), RunId::new(), CageId::new(), PtyId::new(), "doctor".to_owned());
     let mut oneshot = OneShot::start()?;
     let step = Step::quiet();
-    let outcome = alone_with(&mut oneshot, &spec, streams, "doctor".to_owned(), say, &step).await;
+    let named = (streams, "doctor".to_owned());
+    let outcome = alone_with(&mut oneshot, &mut signals()?, &spec, named, say, &step).await;
     oneshot.finish().await;
     let outcome = outcome?;
     match outcome.watched.status {

@@ -15,7 +15,7 @@ pub(crate) fn session(name: &str, state: SessionState) -> SessionView {
         labels: Default::default(),
         source: "cli:run".into(),
         end_on_exit: true,
-        uid: 0,
+        uid: nix::unistd::geteuid().as_raw(),
         created_at_ms: 0,
         ended_at_ms: None,
         seq: 1,

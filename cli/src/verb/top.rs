@@ -51,10 +51,11 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
             .next("mews stats --json, or mews ls --json"));
     }
     let failed = |error: std::io::Error| Failure::new(format!("the terminal failed: {error}"));
+    // Where there is nobody to ask, that is said on the plain screen; who is tired of waiting leaves.
+    let first = feed::look(&Api::new()).await?;
     let mut ends = Ends::new().map_err(failed)?;
-    let api = Arc::new(Api::new());
-    // Where there is nobody to ask, that is said on the plain screen.
-    let first = feed::look(&api).await?;
+    // Daemons that somebody stops stay stopped, though this looks for them.
+    let api = Arc::new(Api::without_start());
     let mut model = Model::new(args.filter.clone().unwrap_or_default());
     model.learn(first);
     let panics = Panics::kept();
@@ -120,7 +121,7 @@ impl<'a> Top<'a> {
         match news {
             Some(News::Seen(found)) => self.model.learn(found),
             Some(News::Events(session, events)) => self.model.happened(session, events),
-            Some(News::Failed(words)) => self.model.say(words),
+            Some(News::Failed(words)) => self.model.cut_off(words),
             Some(News::Done(words)) => {
                 self.model.say(words);
                 self.feed.hurry();
@@ -141,7 +142,7 @@ impl<'a> Top<'a> {
             match self.model.press(key) {
                 Act::Nothing => {}
                 Act::Leave => return Turn::Leave(0),
-                // What was typed behind it is the program's.
+                // What was typed behind it was meant for nobody that is there yet.
                 Act::Attach(id) => return Turn::Attach(id),
                 Act::Pause(id, name) => self.feed.pause(&self.api, id, name),
                 Act::Resume(id, name) => self.feed.resume(&self.api, id, name),

@@ -175,8 +175,7 @@ impl Page {
     /// What one does with such a session.
     fn next(&mut self, session: &SessionView) {
         let name = escape(&session.name);
-        let apart = session.cages.iter().flat_map(|cage| &cage.enforced.walls);
-        let is_apart = apart.into_iter().any(|wall| wall.name == "workspace");
+        let is_apart = session.cages.iter().any(|cage| cage.enforced.keeps_apart());
         let mut next: Vec<(&str, &str)> = match session.state {
             SessionState::Running => vec![
                 ("attach", "watch it, or take it over"),

@@ -1,6 +1,6 @@
 //! `mews policy init`: a commented file to begin with. Nothing is overwritten.
 
-use crate::escape::escape;
+use crate::escape::{command, escape};
 use crate::failure::Failure;
 use crate::out::{self, Say};
 use crate::{place, request};
@@ -91,7 +91,8 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             let words = format!("{} is there already, and stays as it is", path.display());
-            let next = format!("mews policy explain; or edit {}", path.display());
+            let file = command(&[path.display().to_string()]);
+            let next = format!("mews policy explain; or edit {file}");
             return Failure::from(WireError::new(ErrorCode::Conflict, words)).next(next);
         }
         Failure::new(format!("cannot write {}: {error}", path.display()))

@@ -177,7 +177,7 @@ async fn follow_on(
     news: mpsc::Sender<News>,
     hurry: Arc<Notify>,
 ) {
-    let api = Api::new();
+    let api = Api::without_start();
     loop {
         let path = format!("/sessions/{session}/events?after={after}&wait_ms={WAIT_MS}");
         let page: Events = match api.get(&path).await {
@@ -190,8 +190,8 @@ async fn follow_on(
             }
         };
         let Some(last) = page.events.last() else {
-            // One that has ended is not waited for; it will be off the list in a moment.
-            tokio::time::sleep(PAUSE).await;
+            // One that has ended is not waited for; it will be off the list with the next look.
+            tokio::time::sleep(TURN).await;
             continue;
         };
         after = last.seq.max(after + 1);

@@ -4,6 +4,7 @@ use super::feed::Found;
 use super::history::History;
 use super::keys::Key;
 use crate::escape::{command, escape};
+use crate::verb::ls;
 use std::collections::{HashMap, VecDeque};
 use wire::api::{SessionEvent, SessionState, SessionView};
 use wire::{CageId, SessionId};
@@ -79,6 +80,7 @@ pub(super) struct Model {
     pub(super) mode: Mode,
     /// What came of the last key.
     pub(super) told: String,
+    is_cut_off: bool,
     events_of: Option<SessionId>,
     events: VecDeque<SessionEvent>,
 }
@@ -90,6 +92,9 @@ impl Model {
 
     /// All that lives now.
     pub(super) fn learn(&mut self, found: Vec<Found>) {
+        if std::mem::take(&mut self.is_cut_off) {
+            self.told.clear();
+        }
         self.histories.retain(|cage, _history| found.iter().any(|one| one.cage == Some(*cage)));
         self.all.clear();
         for Found { session, cage, stats } in found {
@@ -114,6 +119,13 @@ impl Model {
 
     pub(super) fn say(&mut self, words: String) {
         self.told = words;
+        self.is_cut_off = false;
+    }
+
+    /// Nobody answers; said until somebody does.
+    pub(super) fn cut_off(&mut self, words: String) {
+        self.told = words;
+        self.is_cut_off = true;
     }
 
     fn sort(&mut self) {
@@ -260,7 +272,10 @@ impl Model {
 
     fn ask_kill(&mut self) {
         let Some(row) = self.chosen() else { return };
-        let (session, name) = (row.session.id, row.session.name.clone());
+        let (session, mut name) = (row.session.id, row.session.name.clone());
+        if row.session.uid != nix::unistd::geteuid().as_raw() {
+            name = format!("{name} of {}", ls::user(row.session.uid));
+        }
         match row.cage {
             Some(cage) => self.mode = Mode::Kill { session, cage, name },
             None => drop(self.cannot("nothing runs in it")),
