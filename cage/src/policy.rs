@@ -17,6 +17,10 @@ mod project;
 mod schema;
 mod values;
 
+/// Most lines of `fs.hide` or `fs.protect`, and most mounts that they may cost: every one is a descriptor of
+/// the supervisor's while the cage is built, and a project file is written by whoever writes the project.
+pub(crate) const GUARDS_MAX: usize = 256;
+
 pub use ceiling::Ceiling;
 pub use error::{PolicyError, Problem};
 pub use file::{Leaf, Listed, Missing, OnRefuse, Said, SocketRule, TmpfsFile as TmpfsRule};

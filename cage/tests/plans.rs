@@ -726,6 +726,7 @@ fn what_cannot_be_guarded_is_refused_or_told() {
     let plan = resolve(&policy, &facts(), &request, &tree).unwrap();
     let walls = serde_json::to_string(&plan.enforced(&facts())).unwrap();
     assert!(walls.contains(" more") && walls.len() < 8000, "{walls}");
+    tree.0.insert("/home/ann/code/.mews.toml", "f");
     request.project = Some(policy::Project::parse("/p", &project).unwrap());
     let error = resolve(&policy, &facts(), &request, &tree).unwrap_err().to_string();
     assert!(error.contains("/p:3: fs.protect") && error.contains("256 mounts"), "{error}");
@@ -735,10 +736,33 @@ fn what_cannot_be_guarded_is_refused_or_told() {
     let plan = plan_of("pi", &request).unwrap();
     let link = plan.guards.open.iter().find(|open| open.path == "$WORKSPACE/.vscode").unwrap();
     assert!(link.why.contains("link"), "{}", link.why);
+    // So is a FIFO, which a program of an earlier run may have left there.
+    let mut tree = Fake::debian();
+    tree.0.insert("/home/ann/code/.envrc", "o");
+    let pi = policy::load(&PolicySource::Name("pi".to_owned()), &[]).unwrap();
+    let plan = resolve(&pi, &facts(), &request, &tree).unwrap();
+    let odd = plan.guards.open.iter().find(|open| open.path == "$WORKSPACE/.envrc").unwrap();
+    assert!(odd.why.contains("neither a file nor a folder"), "{}", odd.why);
+    // What tightens the next run is guarded, or nothing runs, though this policy lists its name, too.
+    tree.0.insert("/home/ann/code/.mews.toml", "sub");
+    request.project = Some(policy::Project::parse("/p", "version = 1").unwrap());
+    let error = resolve(&pi, &facts(), &request, &tree).unwrap_err().to_string();
+    assert!(error.contains("/p:1: fs.protect") && error.contains("through a link"), "{error}");
     // What a link leads to is hidden, too.
     let plan = plan_of(&fs("hide = [\".vscode/secret\"]"), &ann(code)).unwrap();
     let hidden = kind(&plan, "/home/ann/code/sub/secret");
     assert_eq!(hidden, Some(&MountKind::Hidden { folder: false }));
+}
+
+#[test]
+fn a_size_that_replaces_another_is_the_only_one_explained() {
+    let text = fs("tmpfs = [{ path = \"/tmp\", size = \"1G\" }]");
+    let source = PolicySource::File { path: "x.toml".to_owned(), text };
+    let policy = policy::load(&source, &[]).unwrap();
+    let found = explain(&policy, &facts(), &ann("/home/ann/code"), &Fake::debian()).unwrap();
+    let of_tmp = found.values.iter().filter(|value| value.key == "fs.tmpfs");
+    let of_tmp: Vec<_> = of_tmp.filter(|value| value.value.contains("path = /tmp")).collect();
+    assert!(of_tmp.len() == 1 && of_tmp[0].value.contains("1G"), "{of_tmp:?}");
 }
 
 #[test]
@@ -769,6 +793,7 @@ fn a_project_file_tightens_is_told_and_is_protected() {
     };
     assert_eq!(by("limits.memory"), [("512M", "the ceiling of this host")]);
     assert_eq!(by("limits.pids"), [("300", "--pids")]);
+    assert_eq!(by("require").last(), Some(&("cgroup.memory", "the ceiling of this host")));
     assert_eq!(by("fs.hide"), [("$WORKSPACE/.env", "/home/ann/code/.mews.toml:3")]);
     assert_eq!(by("fs.protect"), [("$WORKSPACE/.mews.toml", "every project file")]);
     assert_eq!(by("fs.write"), [("$WORKSPACE", "preset shell:12")]);

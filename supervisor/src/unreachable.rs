@@ -16,7 +16,7 @@ use crate::cage::{Cage, driver};
 use crate::launch;
 use crate::reconcile;
 use crate::supervisor::Supervisor;
-use crate::suspend;
+use crate::{suspend, viewers};
 use link::nonblocking::watch_input;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::io;
@@ -82,6 +82,7 @@ pub(crate) fn silent(supervisor: &Rc<Supervisor>, cage: &Rc<Cage>, opening: Open
                 cage.set_broker(Some(link));
                 tracing::info!(cage = %cage.id, "a silent broker answers");
                 reconcile::adopt(&supervisor, &cage, notices).await;
+                viewers::compare(&supervisor, &cage).await;
             }
             Err(BrokerLinkError::Foreign { theirs, .. }) => foreign(&supervisor, &cage, theirs),
             Err(error) => {

@@ -5,8 +5,11 @@ use crate::admission::Operator;
 use crate::cage::Cage;
 use crate::supervisor::Supervisor;
 use std::rc::Rc;
+use std::time::Duration;
 use wire::WireError;
 use wire::broker::{BrokerRequest, Came};
+
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Asks every broker who has come, and sends away who would not be let in today. What cannot be asked
 /// (an older build, a broker that is stopped) is told in the log.
@@ -14,18 +17,29 @@ pub(crate) async fn dismiss(supervisor: Rc<Supervisor>) {
     if !supervisor.host.is_root() {
         return;
     }
-    let looks = supervisor.living().into_iter().map(|cage| {
+    // Also of those that are gone: their brokers show the last screens for a while.
+    let reached = supervisor.cages().into_iter().filter(|cage| cage.broker().is_ok());
+    let looks = reached.map(|cage| {
         let supervisor = Rc::clone(&supervisor);
-        tokio::task::spawn_local(async move {
-            if let Err(error) = dismiss_from(&supervisor, &cage).await {
-                let cage = cage.id;
-                tracing::warn!(%cage, %error, "its viewers were not compared with the rules");
-            }
-        })
+        tokio::task::spawn_local(async move { compare(&supervisor, &cage).await })
     });
     for look in looks.collect::<Vec<_>>() {
         drop(look.await);
     }
+}
+
+/// The same of one cage, whose broker answers only now.
+pub(crate) async fn compare(supervisor: &Supervisor, cage: &Cage) {
+    if !supervisor.host.is_root() {
+        return;
+    }
+    let compared = tokio::time::timeout(ANSWER, dismiss_from(supervisor, cage)).await;
+    let why = match compared {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_elapsed) => "its broker does not answer".to_owned(),
+    };
+    tracing::warn!(cage = %cage.id, why, "its viewers were not compared with the rules");
 }
 
 async fn dismiss_from(supervisor: &Supervisor, cage: &Cage) -> Result<(), WireError> {

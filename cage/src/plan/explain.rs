@@ -66,6 +66,16 @@ pub fn explain(
     Ok(Explained { plan_hash, enforced, values: said.values(), plan })
 }
 
+/// What an item of a list of tables is known by.
+fn named<'a>(key: &str, value: &'a str) -> Option<&'a str> {
+    let name = match key {
+        "fs.tmpfs" => "path = ",
+        "net.socket" => "listen = ",
+        _ => return None,
+    };
+    value.split(", ").find(|pair| pair.starts_with(name))
+}
+
 /// By key; of a list, each item once.
 #[derive(Default)]
 struct Said(BTreeMap<String, Vec<(String, String)>>);
@@ -77,6 +87,10 @@ impl Said {
         let said = self.0.entry(key.to_owned()).or_default();
         if !LISTS.contains(&key) {
             said.clear();
+        }
+        // Of these the later one with the same name replaces the earlier.
+        if let Some(name) = named(key, &value) {
+            said.retain(|(known, _by)| named(key, known) != Some(name));
         }
         if said.iter().all(|(known, _)| *known != value) {
             said.push((value, by.to_owned()));
@@ -135,6 +149,10 @@ impl Said {
     }
 
     fn ceiling(&mut self, settled: Settled) {
+        // Those that nobody has said yet.
+        for wall in &settled.policy.require {
+            self.say("require", &wall.to_string(), CEILING);
+        }
         let mut before = BTreeMap::new();
         let (mut asked, mut held) = (settled.asked, settled.policy.limits);
         asked.each(|key, _unit, value| {

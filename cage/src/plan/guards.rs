@@ -1,7 +1,8 @@
 //! `fs.hide` and `fs.protect`: what lies in a lent folder and is not to be seen, or not to be changed.
 //!
-//! Each is a mount over the thing itself, wherever it is seen inside. A mount cannot be renamed,
-//! exchanged or removed, but a folder above it can, and whatever is made under the old name is free:
+//! Each is a mount over the thing itself, wherever it is seen inside. In the cage a mount cannot be renamed,
+//! exchanged or removed (outside, who replaces the thing takes the mount with it: the kernel keeps no
+//! mount on a name that is gone), but a folder above it can, and whatever is made under the old name is free:
 //! so every folder between a guarded thing and the writable mount that it lies in is mounted on itself.
 //! What takes away goes over what lends: the order of lines says nothing.
 //!
@@ -11,12 +12,8 @@
 use super::mounts::{Tree, utf8};
 use super::paths::{ancestors, below, joined, within};
 use super::{Guard, Guards, MountKind, PathKind, PlanError, Role, Source, SourceKind, Unguarded};
-use crate::policy::{Base, Listed, PathRule, Policy, Said};
+use crate::policy::{Base, GUARDS_MAX, Listed, PathRule, Policy, Said};
 use std::path::Path;
-
-/// Most of them, and most mounts that they may cost: every one is a descriptor of the supervisor's while
-/// the cage is built, and a project file is written by whoever writes the project.
-const GUARDS_MAX: usize = 256;
 
 /// One line of `fs.hide` or `fs.protect`.
 struct Line<'a> {
@@ -34,6 +31,8 @@ pub(super) fn lay(policy: &Policy, tree: &mut Tree<'_>) -> Result<Guards, PlanEr
     for (list, rules) in [(Listed::Hide, &policy.hide), (Listed::Protect, &policy.protect)] {
         let mut lines = rules
             .iter()
+            // One more than there may be is refused below, and no more are looked at.
+            .take(GUARDS_MAX + 1)
             .map(|rule| Line::of(list, rule, policy, tree))
             .collect::<Result<Vec<_>, _>>()?;
         // Folders before what is in them: that is then guarded already.
@@ -73,12 +72,20 @@ impl<'a> Line<'a> {
         let places = match self.list {
             Listed::Hide => self.hide(&host, tree)?,
             Listed::Protect => {
+                let is_odd = matches!(
+                    tree.host.kind(&found),
+                    Some(PathKind::Socket | PathKind::Other) | None
+                );
+                if is_odd {
+                    let why = "is neither a file nor a folder and cannot be protected";
+                    return self.unguarded(why, guards);
+                }
                 if host != self.host && self.is_open(tree) {
                     let why = "leads through a link, which a program could exchange; name the place \
                                it leads to";
                     return self.unguarded(why, guards);
                 }
-                self.protect(&host, tree)?
+                self.protect(&host, tree)
             }
             Listed::Read | Listed::Write => return Ok(()),
         };
@@ -176,13 +183,10 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    fn protect(&self, host: &str, tree: &mut Tree<'_>) -> Result<Vec<String>, PlanError> {
-        let kind = match tree.host.kind(Path::new(host)) {
-            Some(PathKind::Folder) => SourceKind::Folder,
-            Some(PathKind::File) => SourceKind::File,
-            Some(PathKind::Socket | PathKind::Other) | None => {
-                return Err(self.refused("is neither a file nor a folder and cannot be protected"));
-            }
+    fn protect(&self, host: &str, tree: &mut Tree<'_>) -> Vec<String> {
+        let kind = match tree.is_folder(host) {
+            true => SourceKind::Folder,
+            false => SourceKind::File,
         };
         let mut places = Vec::new();
         for spot in tree.spots(host).into_iter().filter(|spot| spot.writable) {
@@ -197,7 +201,7 @@ impl<'a> Line<'a> {
             }
             places.push(spot.dest);
         }
-        Ok(places)
+        places
     }
 
     fn refused(&self, why: &str) -> PlanError {

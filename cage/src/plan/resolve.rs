@@ -45,7 +45,7 @@ pub(super) fn settle(policy: &Policy, request: &Request) -> Result<Settled, Plan
     if let Some(project) = &request.project {
         let (tighter, tightened) = settled.tightened(project, policy)?;
         settled = tighter;
-        settled.protect_project();
+        settled.protect_project(project);
         said = Some(ProjectFile { file: project.file.clone(), tightened });
     }
     let asked = settled.limits.clone();

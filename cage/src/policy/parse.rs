@@ -16,7 +16,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<PolicyFile, PolicyError> {
     let at = |problem, span: Option<Range<usize>>, key, message: String| PolicyError {
         problem,
         file: file.to_owned(),
-        line: span.map(|span| line_of(text, span.start)),
+        line: span.map(|span| Lines::of(text).at(span.start)),
         key,
         message,
     };
@@ -38,14 +38,15 @@ pub(super) fn parse(file: &str, text: &str) -> Result<PolicyFile, PolicyError> {
         let key = span.as_ref().and_then(|span| key_at(table.get_ref(), span.start));
         at(Problem::BadValue, span, key, message)
     })?;
-    parsed.extends_line = table.get_ref().get("extends").map(|at| line_of(text, at.span().start));
-    parsed.fs.said = said(table.get_ref(), text, &parsed, file);
-    parsed.leaves = vec![Arc::new(leaves(table.get_ref(), text, file))];
+    let lines = Lines::of(text);
+    parsed.extends_line = table.get_ref().get("extends").map(|at| lines.at(at.span().start));
+    parsed.fs.said = said(table.get_ref(), &lines, &parsed, file);
+    parsed.leaves = vec![Arc::new(leaves(table.get_ref(), (text, &lines), file))];
     Ok(parsed)
 }
 
 /// The lines of the lists of paths, in their order.
-fn said(table: &DeTable<'_>, text: &str, parsed: &PolicyFile, file: &str) -> Vec<Said> {
+fn said(table: &DeTable<'_>, starts: &Lines, parsed: &PolicyFile, file: &str) -> Vec<Said> {
     let rules = |list| match list {
         Listed::Read => &parsed.fs.read,
         Listed::Write => &parsed.fs.write,
@@ -56,7 +57,7 @@ fn said(table: &DeTable<'_>, text: &str, parsed: &PolicyFile, file: &str) -> Vec
     let lines = |key: &str| {
         let list = fs.and_then(|fs| fs.get(key)).and_then(|list| list.get_ref().as_array());
         let spans = list.into_iter().flat_map(|list| list.iter().map(Spanned::span));
-        spans.map(|span| line_of(text, span.start)).collect::<Vec<_>>()
+        spans.map(|span| starts.at(span.start)).collect::<Vec<_>>()
     };
     let one = |(rule, line): (&PathRule, usize), list| Said {
         rule: rule.clone(),
@@ -74,13 +75,13 @@ fn said(table: &DeTable<'_>, text: &str, parsed: &PolicyFile, file: &str) -> Vec
 }
 
 /// Every value of a file, each item of a list for itself, and where it stands.
-fn leaves(table: &DeTable<'_>, text: &str, file: &str) -> Vec<Leaf> {
+fn leaves(table: &DeTable<'_>, (text, lines): (&str, &Lines), file: &str) -> Vec<Leaf> {
     let mut found = Vec::new();
     walk("", table, &mut |key, value| {
         let items = value.get_ref().as_array().filter(|items| !items.is_empty());
         let whole = std::slice::from_ref(value);
         for item in items.map_or(whole, |items| items.as_ref()) {
-            let line = line_of(text, item.span().start);
+            let line = lines.at(item.span().start);
             let value = words(item, text);
             found.push(Leaf { key: key.to_owned(), value, file: file.to_owned(), line });
         }
@@ -148,9 +149,18 @@ fn check_version(table: &DeTable<'_>) -> Result<(), (Option<Range<usize>>, Strin
     Err((Some(version.span()), words.to_owned()))
 }
 
-/// From 1.
-fn line_of(text: &str, byte: usize) -> usize {
-    text.bytes().take(byte).filter(|b| *b == b'\n').count() + 1
+/// Where each line ends: a hostile file has an item at every few bytes.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(at, _)| at).collect())
+    }
+
+    /// The line of a byte, from 1.
+    fn at(&self, byte: usize) -> usize {
+        self.0.partition_point(|end| *end < byte) + 1
+    }
 }
 
 /// The dotted key of the innermost value that covers this byte.

@@ -7,7 +7,7 @@
 use super::error::{PolicyError, Problem};
 use super::file::{Leaf, Missing, PolicyFile};
 use super::values::Home;
-use super::{PathRule, Policy, limit_words, parse};
+use super::{GUARDS_MAX, PathRule, Policy, limit_words, parse};
 use crate::hash::sha256;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
@@ -73,8 +73,12 @@ fn read(workspace: &Path, file: &str) -> Result<Option<String>, PolicyError> {
         message,
     };
     let folder = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC);
-    // A workspace that cannot be opened is refused with words of its own.
-    let Ok(folder) = openat2(AT_FDCWD, workspace, folder) else { return Ok(None) };
+    let folder = match openat2(AT_FDCWD, workspace, folder) {
+        Ok(folder) => folder,
+        // A workspace that is none is refused with words of its own.
+        Err(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::ELOOP) => return Ok(None),
+        Err(errno) => return Err(refused(format!("cannot be looked for: {errno}"))),
+    };
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
@@ -111,6 +115,16 @@ impl Project {
                              something; say it on the command line or in a policy of your own";
                 return Err(widens(leaf, words.to_owned()));
             }
+        }
+        if let Some(said) = content.fs.said.get(GUARDS_MAX) {
+            let (key, message) = (said.list.key(), format!("{GUARDS_MAX} lines at most"));
+            return Err(PolicyError {
+                problem: Problem::BadValue,
+                file: file.to_owned(),
+                line: Some(said.line),
+                key: Some(key.to_owned()),
+                message,
+            });
         }
         let required = content.fs.missing == Some(Missing::Error);
         for said in &mut content.fs.said {
@@ -172,12 +186,16 @@ impl Policy {
                 super::Listed::Protect => &mut self.protect,
                 super::Listed::Read | super::Listed::Write => continue,
             };
-            if add(list, &said.rule) {
+            let is_new = add(list, &said.rule);
+            // Of what the policy lists already, only that it must be there is tighter.
+            if is_new || said.required {
+                self.said.push(said.clone());
+            }
+            if is_new {
                 let (key, value) = (said.list.key().to_owned(), said.rule.to_string());
                 done.push(Tightened { key, value, line: said.line });
             }
         }
-        self.said.extend(content.fs.said.iter().cloned());
         self.files.insert(0, project.file.clone());
         self.hash = sha256(&[self.hash.as_bytes(), project.hash.as_bytes()]);
         Ok((self, done))
@@ -266,10 +284,12 @@ impl Policy {
         Ok(())
     }
 
-    /// A caged program shall not write what the next run is tightened by.
-    pub(crate) fn protect_project(&mut self) {
+    /// A caged program shall not write what the next run is tightened by: it is guarded, or nothing runs.
+    pub(crate) fn protect_project(&mut self, project: &Project) {
         let rule = PathRule { base: super::Base::Workspace, rest: PROJECT_FILE.to_owned() };
         add(&mut self.protect, &rule);
+        let (list, file) = (super::Listed::Protect, project.file.clone());
+        self.said.push(super::Said { rule, list, file, line: 1, required: true });
     }
 }
 
@@ -323,6 +343,45 @@ mod tests {
             assert_eq!(error.problem, Problem::Widens, "{error}");
             assert!(error.to_string().starts_with("/ws/.mews.toml:"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_a_policy_demands_is_demanded_still() {
+        let text =
+            "version = 1\nextends = \"shell\"\n[fs]\nmissing = \"error\"\nhide = [\".env\"]\n";
+        let source = PolicySource::File { path: "x.toml".to_owned(), text: text.to_owned() };
+        let policy = load(&source, &[]).unwrap();
+        let demanded = |missing: &str, policy: &Policy| {
+            let text = format!("version = 1\n[fs]\n{missing}hide = [\".env\", \".key\"]\n");
+            let project = Project::parse("/ws/.mews.toml", &text).unwrap();
+            let (met, _) = policy.clone().tightened(&project, policy).unwrap();
+            let of = |path: &str| {
+                let last = met.said.iter().rev().find(|said| said.rule.to_string().ends_with(path));
+                last.map(|said| said.required)
+            };
+            (of(".env"), of(".key"))
+        };
+        assert_eq!(demanded("", &policy), (Some(true), Some(false)));
+        assert_eq!(demanded("missing = \"error\"\n", &policy), (Some(true), Some(true)));
+        let lax = policy.clone();
+        let lax = Policy {
+            said: lax
+                .said
+                .into_iter()
+                .map(|said| super::super::Said { required: false, ..said })
+                .collect(),
+            ..lax
+        };
+        assert_eq!(demanded("missing = \"error\"\n", &lax), (Some(true), Some(true)));
+    }
+
+    #[test]
+    fn a_file_of_many_lines_is_refused_by_its_line() {
+        let items = |count: usize| "\"a\",\n".repeat(count);
+        let text = |count| format!("version = 1\n[fs]\nhide = [\n{}]\n", items(count));
+        assert!(Project::parse("p", &text(GUARDS_MAX)).is_ok());
+        let error = Project::parse("p", &text(GUARDS_MAX + 1)).unwrap_err().to_string();
+        assert!(error.contains("p:260: fs.hide: 256 lines at most"), "{error}");
     }
 
     #[test]

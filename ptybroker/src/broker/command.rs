@@ -32,6 +32,8 @@ pub struct Command {
     pub started: Option<Instant>,
     pub oom_kills_before: u64,
     pub end: Option<End>,
+    /// It ran when the first command had ended.
+    pub ends_with_cage: bool,
     pub exit: Option<Exit>,
     /// What is to be started when its viewer is there.
     held: Option<BrokerExec>,
@@ -139,6 +141,7 @@ impl Broker {
             started: None,
             oom_kills_before: 0,
             end: None,
+            ends_with_cage: false,
             exit: None,
             held: None,
             waiting: None,

@@ -53,7 +53,10 @@ impl Broker {
         };
         let end = command.end.clone().unwrap_or(End::Lost);
         let mut exit = exit::conclude(&end, &circumstances);
-        if self.phase == Phase::Ended && exit.signal == Some(exit::SIGKILL) {
+        if command.ends_with_cage
+            && exit.signal == Some(exit::SIGKILL)
+            && exit.cause == Cause::Signaled
+        {
             exit.message.get_or_insert_with(|| WITH_THE_CAGE.to_owned());
         }
         command.exit = Some(exit.clone());
@@ -76,6 +79,9 @@ impl Broker {
         self.main_end = Some(end);
         if !self.runs_another() {
             return self.end_cage();
+        }
+        for command in self.commands.values_mut() {
+            command.ends_with_cage = command.end.is_none();
         }
         let (target, signal) = (Target::Everything, libc::SIGKILL);
         self.init.send(&Order::Signal { target, signal }, Vec::new());

@@ -113,12 +113,15 @@ impl Broker {
         let Some(stream) = fds.next() else {
             return refuse(reply, ErrorCode::BadRequest, "the viewer's stream is missing");
         };
-        // A stream without a peer's name (a pair that somebody made) has nobody to be let in.
-        if let (Ok(peer), Ok(groups)) = (Peer::of(&stream), link::peer::groups_of(&stream)) {
+        // Who cannot be sent away is not let in. A stream without a peer is nobody's of the host.
+        if let Ok(peer) = Peer::of(&stream) {
+            let groups = link::peer::groups_of(&stream).unwrap_or_default();
             let came = CameFrom { uid: peer.uid, gid: peer.gid, groups };
-            if self.came.len() < CAME_MAX {
-                self.came.insert(came);
+            if self.came.len() >= CAME_MAX && !self.came.contains(&came) {
+                let words = "this cage has had as many different viewers as it may have";
+                return refuse(reply, ErrorCode::LimitReached, words);
             }
+            self.came.insert(came);
         }
         let read = match fds.next() {
             Some(memfd) => bytes_of(Some(memfd), READ_BYTES_MAX),

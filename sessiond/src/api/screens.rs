@@ -5,7 +5,7 @@ use super::caller::Caller;
 use super::error::Answer;
 use super::extract::{Ids, Large};
 use super::ptys::{found, kept, open};
-use crate::access::Verb;
+use crate::access::{self, Verb};
 use crate::app::App;
 use crate::filing::Kept;
 use crate::store::ptys;
@@ -133,8 +133,8 @@ async fn begun(app: &App, pty: PtyView, patience: Duration) -> Answer<Option<Pty
     }
     let id = pty.id;
     let begun = app.within(patience, move |db| {
-        // One that is removed meanwhile is asked about as it was.
-        Ok(ptys::get(db, id)?.filter(is_begun))
+        let pty = ptys::get(db, id)?.ok_or_else(|| access::not_found("terminal"))?;
+        Ok(Some(pty).filter(is_begun))
     });
     Ok(begun.await?)
 }
