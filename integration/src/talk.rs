@@ -170,6 +170,13 @@ pub(crate) fn finish(mut child: std::process::Child) -> anyhow::Result<Finished>
     Ok(finished)
 }
 
+/// First the supervisor: who is left could start the other anew.
+pub(crate) fn kill_both(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let (sessiond, supervisor) = daemon_pids(sandbox)?;
+    kill(supervisor)?;
+    kill(sessiond)
+}
+
 /// kill -9, and its end.
 pub(crate) fn kill(pid: i32) -> anyhow::Result<()> {
     let handle = link::PidFd::open(pid)?;

@@ -49,7 +49,7 @@ const PROOF: &str = "{ id -u; id -un; pwd; tail -n +3 /proc/net/dev | cut -d: -f
 
 fn works(sandbox: &Sandbox, agent: &Agent, mode: Mode) -> anyhow::Result<()> {
     let provider = Provider::start(sandbox, PROOF)?;
-    let (options, script) = agent.caged(sandbox, &provider.socket, agent.headless)?;
+    let (options, script) = agent.caged(&provider.socket, agent.headless)?;
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let (finished, status) = run_with_status(sandbox, mode, &options, &["sh", "-c", &script])?;
     let finished = finished.expect(0).map_err(|error| error.context(provider.log()))?;
@@ -66,7 +66,7 @@ fn works(sandbox: &Sandbox, agent: &Agent, mode: Mode) -> anyhow::Result<()> {
 fn paused(sandbox: &Sandbox) -> anyhow::Result<()> {
     let wait = "touch tool-started; while [ ! -e go-on ]; do sleep 0.02; done";
     let provider = Provider::start(sandbox, &format!("{wait}; {PROOF}"))?;
-    let (options, script) = PI.caged(sandbox, &provider.socket, PI.headless)?;
+    let (options, script) = PI.caged(&provider.socket, PI.headless)?;
     let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
     options.extend(["--name", "agent"]);
     start(sandbox, &options, &["sh", "-c", &script])?;

@@ -72,12 +72,14 @@ fn alone(sandbox: &Sandbox) -> anyhow::Result<()> {
     let one = sandbox.mews::<&str>([])?.expect(0)?.out();
     has(&one, &["first", "running", "sleep 1000", "mews run -- CMD"])?;
     sandbox.mews(["end", "first"])?.expect(0)?;
-    ensure!(!sandbox.mews::<&str>([])?.out().contains("first"), "it has ended");
+    let ended = sandbox.mews::<&str>([])?.expect(0)?.out();
+    ensure!(!ended.contains("first"), "it has ended: {ended}");
     let all = sandbox.mews(["ls", "-a"])?.expect(0)?.out();
     has(&all, &["first", "ended", "143"])?;
     sandbox.mews(["archive", "first"])?.expect(0)?;
-    ensure!(!sandbox.mews(["ls"])?.out().contains("first"), "it is archived");
-    has(&sandbox.mews(["ls", "-a"])?.out(), &["first", "archived"])
+    let living = sandbox.mews(["ls"])?.expect(0)?.out();
+    ensure!(!living.contains("first"), "it is archived: {living}");
+    has(&sandbox.mews(["ls", "-a"])?.expect(0)?.out(), &["first", "archived"])
 }
 
 fn similar(sandbox: &Sandbox) -> anyhow::Result<()> {
@@ -121,8 +123,9 @@ fn colours(sandbox: &Sandbox) -> anyhow::Result<()> {
     let mut terminal = Terminal::mews(sandbox, &["ls"])?;
     terminal.wait_raw(painted.as_bytes())?;
     ensure!(terminal.wait_exit()? == 0);
-    let plain = Terminal::program(sandbox, &["env", "NO_COLOR=1", "mews", "ls"])?;
+    let mut plain = Terminal::program(sandbox, &["env", "NO_COLOR=1", "mews", "ls"])?;
     plain.wait_for("running")?;
+    ensure!(plain.wait_exit()? == 0);
     ensure!(!plain.raw().contains(&0x1b), "{:?}", String::from_utf8_lossy(&plain.raw()));
     Ok(())
 }

@@ -117,7 +117,7 @@ fn ends_the_cage(sandbox: &Sandbox) -> anyhow::Result<()> {
     for _time in 0..20 {
         let run = start(sandbox, &[], &["sh", "-c", first])?;
         wait_for_file(sandbox, "pid")?;
-        let script = "kill $(cat pid); rm pid; exec sleep 1000";
+        let script = "p=$(cat pid); rm pid; kill $p; exec sleep 1000";
         let words = ["exec", "--no-tty", &run.session, "--", "sh", "-c", script];
         sandbox.mews(words)?.expect(137)?;
         wait_exit(sandbox, &run.session)?.expect(0)?;

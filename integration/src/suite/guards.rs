@@ -137,7 +137,7 @@ fn exchanged(_root: &Sandbox) -> anyhow::Result<()> {
             (0..RUNS).try_for_each(|number| {
                 let mode: &[&str] = if number % 2 == 0 { &[] } else { &["--overlay"] };
                 let options = [&["-p", &*policy], mode].concat();
-                let script = "for f in .git/api.sock .git/hooks/marker; do \
+                let script = "for f in .git/api.sock .git/hooks/marker link/api.sock link/hooks/marker; do \
                               test -e $f && echo reached; done; true";
                 let told = run(sandbox, Mode::Daemons, &options, &["sh", "-c", script])?;
                 ran += usize::from(told.code != 125);
@@ -220,6 +220,8 @@ fn presets(sandbox: &Sandbox) -> anyhow::Result<()> {
         ensure!(told.out() == "ok\n", "{policy}: {}", told.err());
         let kept = sh(sandbox, &options, "ls -A ~")?.expect(0)?.out();
         ensure!(kept.contains("kept"), "{policy}: its home is {kept}");
+        let hooks = std::fs::read_dir(in_workspace(sandbox, ".git/hooks"))?.count();
+        ensure!(hooks == 0, "{policy}: a hook was made");
     }
     ensure!(std::fs::read_to_string(in_workspace(sandbox, ".git/config"))? == "[core]\n", "config");
     drop(listener);

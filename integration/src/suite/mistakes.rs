@@ -7,10 +7,12 @@ mod table;
 
 use crate::pattern::fits;
 use crate::runner::{Test, need_root};
-use crate::talk::{daemon_pids, kill};
+use crate::talk::kill_both;
 use anyhow::ensure;
 use std::process::Command;
+use std::time::Duration;
 use table::{MISTAKES, Mistake, SCENES, Scene, Who};
+use testkit::pace::stretched;
 use testkit::process::{self, LIMIT};
 use testkit::{Caller, Finished, Sandbox};
 
@@ -39,20 +41,32 @@ fn play(sandbox: &Sandbox, scene: &Scene) -> anyhow::Result<()> {
     }
 }
 
+/// What the preparation made is taken away, whatever came between.
 fn rows(sandbox: &Sandbox, caller: Caller, scene: &Scene) -> anyhow::Result<()> {
+    let told = prepare(sandbox, scene).and_then(|()| type_all(sandbox, caller, scene));
+    sandbox.speak(scene.daemons);
+    let done = shell(sandbox, sandbox.caller(), scene.after)?;
+    told?;
+    ensure!(done.code == 0, "afterwards: {}{}", done.out(), done.err());
+    Ok(())
+}
+
+fn prepare(sandbox: &Sandbox, scene: &Scene) -> anyhow::Result<()> {
     if !scene.daemons.is_empty() {
         sandbox.speak(scene.daemons);
     }
-    let prepared = shell(sandbox, sandbox.caller(), scene.prepare)?;
+    let prepared = shell(sandbox, sandbox.caller(), &format!("set -e\n{}", scene.prepare))?;
     ensure!(prepared.code == 0, "the preparation: {}{}", prepared.out(), prepared.err());
     if scene.dead {
-        let (sessiond, supervisor) = daemon_pids(sandbox)?;
-        kill(supervisor)?;
-        kill(sessiond)?;
+        kill_both(sandbox)?;
     }
     if !scene.client.is_empty() {
         sandbox.speak(scene.client);
     }
+    Ok(())
+}
+
+fn type_all(sandbox: &Sandbox, caller: Caller, scene: &Scene) -> anyhow::Result<()> {
     let mut wrong = Vec::new();
     for row in MISTAKES.iter().filter(|row| row.scene == scene.name) {
         let told = shell(sandbox, caller, row.typed)?;
@@ -69,10 +83,7 @@ fn rows(sandbox: &Sandbox, caller: Caller, scene: &Scene) -> anyhow::Result<()> 
             ));
         }
     }
-    sandbox.speak(scene.daemons);
-    let done = shell(sandbox, sandbox.caller(), scene.after)?;
     ensure!(wrong.is_empty(), "{}: {} wrong:\n{}", scene.title, wrong.len(), wrong.join("\n\n"));
-    ensure!(done.code == 0, "afterwards: {}{}", done.out(), done.err());
     Ok(())
 }
 
@@ -80,7 +91,9 @@ fn rows(sandbox: &Sandbox, caller: Caller, scene: &Scene) -> anyhow::Result<()> 
 fn shell(sandbox: &Sandbox, caller: Caller, script: &str) -> anyhow::Result<Finished> {
     // What waits although it should have refused is ended with all that it has started.
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=1", "20", "sh", "-c", script]).env_clear().envs(sandbox.env()?);
+    let limit = stretched(Duration::from_secs(20)).as_secs().to_string();
+    command.args(["--kill-after=1", &limit, "sh", "-c", script]);
+    command.env_clear().envs(sandbox.env()?);
     command.env("SANDBOX", sandbox.root()).current_dir(sandbox.workspace());
     caller.apply(&mut command);
     process::run(&mut command, b"", LIMIT)

@@ -4,7 +4,8 @@ use super::terminal::broker;
 use super::viewers::flood_bytes;
 use crate::runner::Test;
 use crate::talk::{
-    Background, daemon_pids, event_types, events, in_workspace, start, text, wait_exit,
+    Background, daemon_pids, event_types, events, in_workspace, kill, kill_both, start, text,
+    wait_exit,
 };
 use anyhow::{Context as _, ensure};
 use link::PidFd;
@@ -54,21 +55,11 @@ fn twenty(sandbox: &Sandbox) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn kill(pid: i32) -> anyhow::Result<()> {
-    let handle = PidFd::open(pid)?;
-    handle.signal(libc::SIGKILL)?;
-    pause::until("the daemon is dead", LIMIT, || (!handle.is_alive()).then_some(()))
-}
-
 fn strike(sandbox: &Sandbox, victim: Victim) -> anyhow::Result<()> {
-    let (sessiond, supervisor) = daemon_pids(sandbox)?;
     match victim {
-        Victim::Sessiond => kill(sessiond),
-        Victim::Supervisor => kill(supervisor),
-        Victim::Both => {
-            kill(supervisor)?;
-            kill(sessiond)
-        }
+        Victim::Sessiond => kill(daemon_pids(sandbox)?.0),
+        Victim::Supervisor => kill(daemon_pids(sandbox)?.1),
+        Victim::Both => kill_both(sandbox),
     }
 }
 

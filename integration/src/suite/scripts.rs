@@ -2,7 +2,7 @@
 
 use super::terminal::{BASH, run};
 use crate::runner::Test;
-use crate::talk::{daemon_pids, finish, in_workspace, kill, number, start, text, wait_exit};
+use crate::talk::{finish, in_workspace, kill_both, number, start, text, wait_exit};
 use anyhow::{Context as _, ensure};
 use std::process::Stdio;
 use testkit::process::{self, LIMIT};
@@ -341,9 +341,7 @@ fn wait_daemons(sandbox: &Sandbox) -> anyhow::Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let waiting = command.spawn()?;
     watched(sandbox, "d")?;
-    let (sessiond, supervisor) = daemon_pids(sandbox)?;
-    kill(supervisor)?;
-    kill(sessiond)?;
+    kill_both(sandbox)?;
     sandbox.file("ws/go", "")?;
     ensure!(finish(waiting)?.expect(0)?.out() == "it-came\n");
     end(sandbox, "d")

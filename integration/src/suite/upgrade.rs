@@ -7,7 +7,7 @@ mod versions;
 
 use crate::runner::Test;
 use crate::suite::faults::flow;
-use crate::talk::{daemon_pids, in_workspace, kill, start, text};
+use crate::talk::{daemon_pids, in_workspace, kill, kill_both, start, text};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use testkit::process::LIMIT;
@@ -126,10 +126,4 @@ fn others(sandbox: &Sandbox) -> anyhow::Result<Vec<(String, String, bool)>> {
 /// Both daemons are there, and what the supervisor found is known to sessiond.
 fn back(sandbox: &Sandbox) -> anyhow::Result<()> {
     sandbox.mews(["daemon", "start"])?.expect(0).map(drop)
-}
-
-fn kill_both(sandbox: &Sandbox) -> anyhow::Result<()> {
-    let (sessiond, supervisor) = daemon_pids(sandbox)?;
-    kill(supervisor)?;
-    kill(sessiond)
 }

@@ -2,10 +2,9 @@
 
 use super::install::installed;
 use std::path::Path;
-use testkit::Sandbox;
 
 pub(super) struct Agent {
-    /// Also of the preset, where mews has one.
+    /// Also of the preset that it runs under.
     pub(super) name: &'static str,
     pub(super) package: &'static str,
     pub(super) version: &'static str,
@@ -131,7 +130,6 @@ impl Agent {
     /// Options and script that run it in a cage, with that provider.
     pub(super) fn caged(
         &self,
-        sandbox: &Sandbox,
         socket: &Path,
         args: &[&str],
     ) -> anyhow::Result<(Vec<String>, String)> {
@@ -139,11 +137,9 @@ impl Agent {
         let program = prefix.join(self.program);
         let words = args.join(" ");
         let script = format!("{}\nexec {} {words}", self.settings, program.display());
-        let has_preset = sandbox.mews(["policy", "show", self.name])?.code == 0;
-        let policy = if has_preset { self.name } else { "agent-offline" };
         let socket = format!("unix:{}", socket.display());
         let prefix = prefix.to_string_lossy().into_owned();
-        let options = ["--policy", policy, "--provider", &socket, "--read", &prefix];
+        let options = ["--policy", self.name, "--provider", &socket, "--read", &prefix];
         let home = ["--home", self.name];
         let options = options.into_iter().chain(home).map(str::to_owned).collect();
         Ok((options, script))

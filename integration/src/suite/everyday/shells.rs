@@ -1,6 +1,6 @@
 //! Completions, in the shells themselves.
 
-use super::{has, sleeps};
+use super::{ended, has, sleeps};
 use crate::runner::{Test, skip};
 use anyhow::ensure;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn bash(sandbox: &Sandbox) -> anyhow::Result<()> {
     sleeps(sandbox, "alive")?;
     sleeps(sandbox, "stands")?;
     sandbox.mews(["pause", "stands"])?.expect(0)?;
-    sandbox.mews(["run", "-n", "over", "--", "true"])?.expect(0)?;
+    ended(sandbox, "over", &[], "true")?;
     for (words, want) in [
         ("mews att", &["attach"][..]),
         ("mews attach ''", &["alive", "stands"]),

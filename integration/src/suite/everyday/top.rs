@@ -2,7 +2,7 @@
 
 use super::{has, sleeps};
 use crate::runner::{Test, need_root, skip};
-use crate::talk::{start, text};
+use crate::talk::{kill_both, start, text};
 use anyhow::{Context as _, ensure};
 use link::PidFd;
 use std::process::{Command, Stdio};
@@ -143,7 +143,11 @@ fn filter(sandbox: &Sandbox) -> anyhow::Result<()> {
     for (cols, rows) in [(40, 8), (132, 50)] {
         terminal.resize(cols, rows)?;
         terminal.wait_until(&format!("{cols}x{rows}"), |lines| {
-            lines.len() == usize::from(rows) && row(lines, "apple").is_some()
+            let ends = |line: Option<&String>, text: &str| line.is_some_and(|it| it.contains(text));
+            lines.len() == usize::from(rows)
+                && ends(lines.first(), "mews top")
+                && row(lines, "apple").is_some()
+                && ends(lines.last(), "enter attach")
         })?;
     }
     terminal.send("\x03")?;
@@ -217,9 +221,8 @@ fn daemons(sandbox: &Sandbox) -> anyhow::Result<()> {
     sleeps(sandbox, "first")?;
     let terminal = Terminal::mews(sandbox, &["top"])?;
     shows(&terminal, "first", "running")?;
-    let (sessiond, supervisor) = crate::talk::daemon_pids(sandbox)?;
-    crate::talk::kill(sessiond)?;
-    crate::talk::kill(supervisor)?;
+    kill_both(sandbox)?;
+    terminal.wait_for("no daemon is running")?;
     sleeps(sandbox, "second")?;
     shows(&terminal, "second", "running")?;
     shows(&terminal, "first", "running")

@@ -71,6 +71,7 @@ pub(super) fn widens_nothing(sandbox: &Sandbox) -> anyhow::Result<()> {
         }
     }
     // Only the workspace's own: one in the folder above, or below, says nothing.
+    sandbox.file(".mews.toml", "nonsense")?;
     std::fs::remove_file(sandbox.root().join(FILE))?;
     sandbox.folder("ws/sub")?;
     sandbox.file("ws/sub/.mews.toml", "nonsense")?;

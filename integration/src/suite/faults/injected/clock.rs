@@ -5,7 +5,7 @@
 use super::super::flow;
 use crate::audit;
 use crate::runner::{need_root, skip};
-use crate::talk::{daemon_pids, kill, number, text};
+use crate::talk::{daemon_pids, kill_both, number, text};
 use anyhow::ensure;
 use std::process::Command;
 use testkit::process::{self, LIMIT};
@@ -50,16 +50,12 @@ pub(super) fn time_namespace(sandbox: &Sandbox) -> anyhow::Result<()> {
     ensure!((1000..60_000).contains(&wall_ms), "it ran {wall_ms} ms");
     // A new supervisor there knows its cages by their start times; walltime that ran goes on.
     flow::begin(sandbox, "stays")?;
-    let (sessiond, supervisor) = daemon_pids(sandbox)?;
-    kill(supervisor)?;
-    kill(sessiond)?;
+    kill_both(sandbox)?;
     ahead(sandbox, &["ls"])?.expect(0)?;
     flow::stop(sandbox, "stays")?;
     // One in another namespace reads other start times: the same processes all the same.
     flow::begin(sandbox, "moves")?;
-    let (sessiond, supervisor) = daemon_pids(sandbox)?;
-    kill(supervisor)?;
-    kill(sessiond)?;
+    kill_both(sandbox)?;
     sandbox.mews(["ls"])?.expect(0)?;
     let state = text(&sandbox.json(["inspect", "moves"])?, "/runs/0/state")?;
     ensure!(state == "running", "it is {state}");

@@ -3,7 +3,7 @@
 use super::super::{BYSTANDER, flow};
 use crate::audit;
 use crate::runner::need_root;
-use crate::talk::{finish, in_workspace, kill, number, start, text, wait_exit};
+use crate::talk::{finish, in_workspace, kill_both, number, start, text, wait_exit};
 use anyhow::{Context as _, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs::File;
@@ -132,10 +132,8 @@ pub(super) fn full_at_the_end(sandbox: &Sandbox) -> anyhow::Result<()> {
 pub(super) fn full_at_start(sandbox: &Sandbox) -> anyhow::Result<()> {
     let disk = Disk::small(sandbox)?;
     flow::begin(sandbox, BYSTANDER)?;
-    let (sessiond, supervisor) = crate::talk::daemon_pids(sandbox)?;
     disk.fill()?;
-    kill(supervisor)?;
-    kill(sessiond)?;
+    kill_both(sandbox)?;
     let refused = sandbox.mews(["ls"])?;
     ensure!(refused.code == 69, "exits {}: {}", refused.code, refused.err());
     says_why(&refused.err())?;
