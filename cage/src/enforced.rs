@@ -117,7 +117,16 @@ impl CagePlan {
         ] {
             if !guards.is_empty() {
                 let rules: Vec<&str> = guards.iter().map(|guard| guard.rule.as_str()).collect();
-                walls.push(name, WallState::Enforced, format!("{how}: {}", some(&rules)));
+                // What one pattern has found stands together.
+                let mut words: Vec<String> = Vec::new();
+                for one in rules.chunk_by(|rule, next| rule == next) {
+                    let rule = one.first().copied().unwrap_or_default();
+                    words.push(match one.len() {
+                        1 => rule.to_owned(),
+                        count => format!("{rule} ({count} times)"),
+                    });
+                }
+                walls.push(name, WallState::Enforced, format!("{how}: {}", some(&words)));
             }
         }
         for (list, what) in [

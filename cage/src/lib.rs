@@ -8,6 +8,8 @@ pub mod devpts;
 #[cfg(feature = "policy")]
 pub mod enforced;
 #[cfg(feature = "policy")]
+pub mod glob;
+#[cfg(feature = "policy")]
 pub mod hash;
 #[cfg(feature = "policy")]
 pub mod host_policy;

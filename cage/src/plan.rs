@@ -16,6 +16,7 @@ mod landlock;
 mod limits;
 mod mounts;
 mod paths;
+mod patterns;
 mod resolve;
 mod workspace;
 

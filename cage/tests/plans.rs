@@ -10,6 +10,9 @@ use cage::plan::{
 };
 use cage::policy::{self, Ceiling};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use wire::{Arg, ErrorCode, ExecSpec, Overrides, PolicySource, Size, WallState, WireError};
 
@@ -129,6 +132,24 @@ impl HostPaths for Fake {
     fn disk(&self, path: &Path) -> Option<Disk> {
         let disk = Disk { major: 8, minor: 16 };
         (path.to_str()? == "/home/ann/code").then_some(disk)
+    }
+
+    fn list(
+        &self,
+        folder: &Path,
+        each: &mut dyn FnMut(&OsStr, bool) -> ControlFlow<()>,
+    ) -> io::Result<()> {
+        if folder.ends_with("closed") {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let inside = self.0.iter().filter(|(path, _what)| Path::new(path).parent() == Some(folder));
+        for (path, what) in inside {
+            let Some(name) = Path::new(path).file_name() else { continue };
+            if each(name, *what == "d").is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -676,6 +697,75 @@ fn what_is_hidden_is_empty_wherever_it_is_lent() {
     let plan = plan_of(&text, &ann(code)).unwrap();
     assert_eq!(kind(&plan, "/opt/tool"), Some(&MountKind::Hidden { folder: true }));
     assert_eq!(kind(&plan, "/opt/tool/bin"), None);
+}
+
+#[test]
+fn a_pattern_means_what_has_such_a_name_now() {
+    let mut tree = Fake::debian();
+    for (path, what) in [
+        ("/home/ann/code/sub/.env", "f"),
+        ("/home/ann/code/sub/deep", "d"),
+        ("/home/ann/code/sub/deep/.env", "d"),
+        ("/home/ann/code/sub/deep/.env/.env", "f"),
+        ("/home/ann/code/sub/deep/key.pem", "f"),
+        ("/home/ann/code/behind", "/srv/data"),
+        ("/srv/data/.env", "f"),
+        ("/opt/tool/bin/.env", "f"),
+        ("/home/bob/.env", "f"),
+    ] {
+        tree.0.insert(path, what);
+    }
+    let of = |lines: &str| {
+        let source = PolicySource::File { path: "x.toml".to_owned(), text: fs(lines) };
+        resolve(&policy::load(&source, &[]).unwrap(), &facts(), &ann("/home/ann/code"), &tree)
+    };
+    let plan = of("hide = [\"**/.env\"]\nprotect = [\"sub/*/*.pem\"]").unwrap();
+    for (dest, folder) in [("/.env", false), ("/sub/.env", false), ("/sub/deep/.env", true)] {
+        let dest = format!("/home/ann/code{dest}");
+        assert_eq!(kind(&plan, &dest), Some(&MountKind::Hidden { folder }), "{dest}");
+    }
+    let hidden: Vec<&str> = plan.guards.hidden.iter().map(|guard| guard.host.as_str()).collect();
+    assert_eq!(hidden.len(), 3, "nothing behind a link, or in what is hidden: {hidden:?}");
+    assert_eq!(writes(&plan, "/home/ann/code/sub/deep/key.pem"), Some(false));
+    assert_eq!(writes(&plan, "/home/ann/code/sub/deep"), Some(true), "it cannot be renamed");
+    // What comes later has no mount, and that is told.
+    let told = [("fs.hide", "$WORKSPACE/**/.env"), ("fs.protect", "$WORKSPACE/sub/*/*.pem")];
+    assert_eq!(open(&plan), told);
+    let walls = plan.enforced(&facts());
+    let hide = walls.walls.iter().find(|wall| wall.name == "fs.hide").unwrap();
+    assert_eq!(hide.how, "seen as empty: $WORKSPACE/**/.env (3 times)");
+    // Elsewhere: only what is lent.
+    let plan = of("read = [\"/opt/tool\"]\nhide = [\"/opt/**/.env\", \"/home/**/.env\"]").unwrap();
+    let hidden: Vec<&str> = plan.guards.hidden.iter().map(|guard| guard.host.as_str()).collect();
+    assert!(hidden.contains(&"/opt/tool/bin/.env"), "{hidden:?}");
+    assert!(!hidden.contains(&"/home/bob/.env"), "{hidden:?}");
+    for (lines, words) in [
+        (
+            "missing = \"error\"\nhide = [\n\"**/nope?\"]",
+            "x.toml:6: fs.hide: \"$WORKSPACE/**/nope?\" means nothing",
+        ),
+        ("hide = [\"link*\"]", "means /home/ann/code/linked, which is a file with another name"),
+        ("hide = [\"/home/ann/cod?\"]", "means /home/ann/code, which holds the workspace"),
+    ] {
+        let told = of(lines).map(|_plan| String::new()).unwrap_or_else(|error| error.to_string());
+        assert!(told.contains(words), "{lines}: {told}");
+    }
+}
+
+#[test]
+fn a_pattern_has_bounds() {
+    let mut tree = Fake::debian();
+    tree.0.insert("/home/ann/code/closed", "d");
+    tree.0.extend((0..300).map(|n| (&*format!("/home/ann/code/sub/{n}.key").leak(), "f")));
+    for (lines, words) in [
+        ("hide = [\"sub/*.key\"]", "\"$WORKSPACE/sub/*.key\" means more than 256 things"),
+        ("hide = [\"**/nope\"]", "is looked for in /home/ann/code/closed, which cannot be read"),
+    ] {
+        let source = PolicySource::File { path: "x.toml".to_owned(), text: fs(lines) };
+        let policy = policy::load(&source, &[]).unwrap();
+        let error = resolve(&policy, &facts(), &ann("/home/ann/code"), &tree).unwrap_err();
+        assert!(error.to_string().contains(words), "{lines}: {error}");
+    }
 }
 
 #[test]

@@ -108,8 +108,17 @@ const MISTAKES: &[Mistake] = &[
     ),
     ("version = 1\n[terminal]\ncols = 9999", "bad_value", Some(3), Some("terminal.cols"), "500"),
     ("version = 1\nextends = \"nope\"", "extends", Some(2), Some("extends"), "shipped are base"),
+    ("version = 1\n[fs]\nread = [\"/usr/*\"]", "bad_value", Some(3), Some("fs.read"), "a pattern"),
+    ("version = 1\n[fs]\nhide = [\"*.[ab]\"]", "bad_value", Some(3), Some("fs.hide"), "for each"),
+    (
+        "version = 1\n[fs]\nhide = [\"keys/**\"]",
+        "bad_value",
+        Some(3),
+        Some("fs.hide"),
+        "folder itself",
+    ),
+    ("version = 1\n[fs]\nhide = [\"../*\"]", "bad_value", Some(3), Some("fs.hide"), ".."),
     // Known to the design, not built: refused by name.
-    ("version = 1\n[fs]\nhide = [\"*.pem\"]", "bad_value", Some(3), Some("fs.hide"), "a pattern"),
     ("version = 1\n[fs]\nprotect = [\n\"../x\"]", "bad_value", Some(4), Some("fs.protect"), ".."),
     ("version = 1\n[fs]\ngit = true", "unsupported", Some(3), Some("fs.git"), ""),
     (
@@ -258,7 +267,11 @@ fn a_child_adds_to_lists_and_replaces_the_rest() {
     assert_eq!(paths, ["/tmp", "/scratch"]);
     assert_eq!(policy.tmpfs[0].size, Some(Bytes(1 << 30)));
     assert_eq!(policy.read.iter().filter(|path| path.to_string() == "/usr").count(), 1);
-    assert!(policy.read.contains(&PathRule { base: Base::Home, rest: ".gitconfig".to_owned() }));
+    assert!(policy.read.contains(&PathRule {
+        base: Base::Home,
+        rest: ".gitconfig".to_owned(),
+        is_pattern: false
+    }));
     assert!(policy.env_pass.iter().any(|name| name == "FOO"));
     assert!(policy.env_pass.iter().any(|name| name == "LANG"));
 }

@@ -6,7 +6,6 @@
 pub(crate) mod artifacts;
 mod engine;
 mod github;
-mod glob;
 mod junit;
 mod text;
 mod verdict;

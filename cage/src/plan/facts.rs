@@ -4,7 +4,9 @@ use crate::cgroup::Disk;
 use crate::policy::{Ceiling, Project};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use wire::Overrides;
 
@@ -95,6 +97,16 @@ pub trait HostPaths {
     fn names(&self, path: &Path) -> u64;
     /// The whole disk that it lies on, if it lies on one.
     fn disk(&self, path: &Path) -> Option<Disk>;
+    /// Each name in a folder, and whether it is a folder itself (and no link to one), with `each` until
+    /// that says stop.
+    ///
+    /// # Errors
+    /// It is no folder, or the operator cannot look into it.
+    fn list(
+        &self,
+        folder: &Path,
+        each: &mut dyn FnMut(&OsStr, bool) -> ControlFlow<()>,
+    ) -> io::Result<()>;
 }
 
 /// More links than this on one way lead nowhere, as for the kernel.
@@ -207,6 +219,22 @@ impl HostPaths for RealPaths {
 
     fn disk(&self, path: &Path) -> Option<Disk> {
         Disk::of(path)
+    }
+
+    fn list(
+        &self,
+        folder: &Path,
+        each: &mut dyn FnMut(&OsStr, bool) -> ControlFlow<()>,
+    ) -> io::Result<()> {
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            // What has gone meanwhile is no folder.
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if each(&entry.file_name(), is_folder).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

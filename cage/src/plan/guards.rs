@@ -7,11 +7,14 @@
 //! What takes away goes over what lends: the order of lines says nothing.
 //!
 //! A name that is not there cannot be mounted on, and a link can be exchanged beside the mount: with
-//! `missing = "error"` nothing starts, else the plan lists such names as not guarded.
+//! `missing = "error"` nothing starts, else the plan lists such names as not guarded. A pattern means what
+//! has such a name now, and is listed for what comes later.
 
 use super::mounts::{Tree, utf8};
 use super::paths::{ancestors, below, joined, within};
+use super::patterns;
 use super::{Guard, Guards, MountKind, PathKind, PlanError, Role, Source, SourceKind, Unguarded};
+use crate::glob::Glob;
 use crate::policy::{Base, GUARDS_MAX, Listed, PathRule, Policy, Said};
 use std::path::Path;
 
@@ -20,21 +23,29 @@ struct Line<'a> {
     list: Listed,
     rule: &'a PathRule,
     said: Option<&'a Said>,
-    /// On the host, by its letters.
+    /// On the host, by its letters; of a pattern, the folder that all it means lies in.
     host: String,
+    /// One thing that a pattern means.
+    is_found: bool,
 }
 
 /// Lays both lists over what is lent.
 pub(super) fn lay(policy: &Policy, tree: &mut Tree<'_>) -> Result<Guards, PlanError> {
     let mut guards = Guards::default();
     let lent = tree.places.len();
+    let mut walked = 0;
     for (list, rules) in [(Listed::Hide, &policy.hide), (Listed::Protect, &policy.protect)] {
-        let mut lines = rules
-            .iter()
-            // One more than there may be is refused below, and no more are looked at.
-            .take(GUARDS_MAX + 1)
-            .map(|rule| Line::of(list, rule, policy, tree))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut lines = Vec::new();
+        // One more than there may be is refused below, and no more are looked at.
+        for rule in rules.iter().take(GUARDS_MAX + 1) {
+            let line = Line::of(list, rule, policy, tree)?;
+            match rule.pattern() {
+                None => lines.push(line),
+                Some((_folder, glob)) => {
+                    lines.extend(line.meant(&glob, tree, &mut guards, &mut walked)?);
+                }
+            }
+        }
         // Folders before what is in them: that is then guarded already.
         lines.sort_by(|one, other| one.host.cmp(&other.host));
         for line in lines {
@@ -61,7 +72,33 @@ impl<'a> Line<'a> {
         let base = tree.base(rule.base, list.key())?;
         let mut told = policy.said.iter().rev();
         let said = told.find(|said| said.list == list && said.rule == *rule);
-        Ok(Self { list, rule, said, host: joined(&base, &rule.rest) })
+        let folder = rule.pattern().map(|(folder, _glob)| folder.rest);
+        let host = joined(&base, folder.as_ref().unwrap_or(&rule.rest));
+        Ok(Self { list, rule, said, host, is_found: false })
+    }
+
+    /// One line for each thing that the pattern means now.
+    fn meant(
+        &self,
+        glob: &Glob,
+        tree: &Tree<'_>,
+        guards: &mut Guards,
+        walked: &mut usize,
+    ) -> Result<Vec<Self>, PlanError> {
+        let meant =
+            patterns::meant(glob, &self.host, tree, walked).map_err(|why| self.refused(&why))?;
+        for why in &meant.unread {
+            self.unguarded(why, guards)?;
+        }
+        if meant.things.is_empty() && self.said.is_some_and(|said| said.required) {
+            return Err(self.refused("means nothing that exists; make it, or take it out"));
+        }
+        if self.is_open(tree) {
+            let why = "is a pattern for what exists now";
+            guards.open.push(Unguarded::of(self.list.key(), self.rule, why));
+        }
+        let line = |host| Self { host, is_found: true, ..*self };
+        Ok(meant.things.into_iter().map(line).collect())
     }
 
     fn lay(&self, tree: &mut Tree<'_>, guards: &mut Guards) -> Result<(), PlanError> {
@@ -107,8 +144,8 @@ impl<'a> Line<'a> {
             return Err(self.refused("does not exist; make it, or take it out"));
         }
         if self.is_open(tree) {
-            let what = Unguarded::of(self.list.key(), self.rule, "does not exist");
-            guards.open.push(what);
+            let why = self.named("does not exist");
+            guards.open.push(Unguarded::of(self.list.key(), self.rule, &why));
         }
         Ok(())
     }
@@ -120,7 +157,8 @@ impl<'a> Line<'a> {
         if !of_preset {
             return Err(self.refused(why));
         }
-        guards.open.push(Unguarded::of(self.list.key(), self.rule, why));
+        let why = self.named(why);
+        guards.open.push(Unguarded::of(self.list.key(), self.rule, &why));
         Ok(())
     }
 
@@ -128,7 +166,10 @@ impl<'a> Line<'a> {
     fn is_open(&self, tree: &Tree<'_>) -> bool {
         // Of a folder that holds what is lent, the spots are not the folder itself.
         let counts = |spot: &Spot| !spot.is_part && (spot.writable || self.list == Listed::Hide);
-        for folder in ancestors(&self.host) {
+        // What a pattern means lies in the folder itself.
+        let is_folder = self.rule.is_pattern && !self.is_found;
+        let folder = Some(self.host.as_str()).filter(|_| is_folder);
+        for folder in folder.into_iter().chain(ancestors(&self.host)) {
             let real = tree.host.canonical(Path::new(folder));
             let Some(real) = real.as_ref().and_then(|path| path.to_str()) else { continue };
             if tree.spots(real).iter().any(counts) {
@@ -205,7 +246,16 @@ impl<'a> Line<'a> {
     }
 
     fn refused(&self, why: &str) -> PlanError {
-        PlanError::of_path(self.said, self.list.key(), &self.rule.to_string(), why)
+        let (rule, why) = (self.rule.to_string(), self.named(why));
+        PlanError::of_path(self.said, self.list.key(), &rule, &why)
+    }
+
+    /// Of one thing that a pattern means: with its name.
+    fn named(&self, why: &str) -> String {
+        match self.is_found {
+            true => format!("means {}, which {why}", self.host),
+            false => why.to_owned(),
+        }
     }
 }
 
@@ -216,7 +266,7 @@ impl Unguarded {
 }
 
 /// Where something of the host, or a part of it, is seen inside.
-struct Spot {
+pub(super) struct Spot {
     dest: String,
     /// The mount that it is seen by, and what is lent there.
     place: String,
@@ -248,7 +298,7 @@ impl Tree<'_> {
     }
 
     /// By every mount that shows it; what lies under another mount is not seen.
-    fn spots(&self, host: &str) -> Vec<Spot> {
+    pub(super) fn spots(&self, host: &str) -> Vec<Spot> {
         let mut spots = Vec::new();
         for (place, kind) in &self.places {
             let MountKind::Bind { source, writable } = kind else { continue };

@@ -1,15 +1,18 @@
 //! Paths, variables and addresses of a policy.
 
 use super::values::BadValue;
+use crate::glob::Glob;
 use serde::{Deserialize, Deserializer, de};
 use std::net::SocketAddr;
 
-/// A path as a policy names it: absolute, or beginning with a variable. No globs, no `..`.
+/// A path as a policy names it: absolute, or beginning with a variable. No `..`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathRule {
     pub base: Base,
     /// Below the base, without slashes at either end; may be empty.
     pub rest: String,
+    /// Stars in `rest` stand for names: only in `fs.hide` and `fs.protect`.
+    pub is_pattern: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,8 +26,17 @@ pub enum Base {
 
 impl PathRule {
     pub fn parse(text: &str) -> Result<Self, BadValue> {
+        let (base, rest) = Self::split(text)?;
+        if text.contains(['*', '?', '[', '{']) {
+            let why = "is a pattern; paths are taken as they are, so name the folder itself";
+            return Err(BadValue(format!("{text:?} {why}")));
+        }
+        Self::below(base, text, rest)
+    }
+
+    fn split(text: &str) -> Result<(Base, &str), BadValue> {
         let refused = |why: &str| Err(BadValue(format!("{text:?} {why}")));
-        let (base, rest) = match text {
+        Ok(match text {
             _ if text.starts_with('/') => (Base::Root, text),
             _ => match text.split_once('/').unwrap_or((text, "")) {
                 ("$WORKSPACE", rest) => (Base::Workspace, rest),
@@ -38,20 +50,33 @@ impl PathRule {
                     return refused("is a relative path; begin it with /, $WORKSPACE or ~");
                 }
             },
-        };
-        if text.contains(['*', '?', '[', '{']) {
-            return refused("is a pattern; paths are taken as they are, so name the folder itself");
-        }
-        Self::below(base, text, rest)
+        })
     }
 
-    /// A path of `fs.hide` or `fs.protect`: a relative one lies in the workspace.
+    /// A path of `fs.hide` or `fs.protect`: a relative one lies in the workspace, and it may be a pattern.
     pub(super) fn guarded(text: &str) -> Result<Self, BadValue> {
-        match text.starts_with(['/', '$', '~']) {
-            true => Self::parse(text),
-            false => Self::parse(&format!("$WORKSPACE/{text}"))
-                .map_err(|BadValue(why)| BadValue(why.replacen("$WORKSPACE/", "", 1))),
+        let (base, rest) = match text.starts_with(['/', '$', '~']) {
+            true => Self::split(text)?,
+            false => (Base::Workspace, text),
+        };
+        let refused = |why: &str| Err(BadValue(format!("{text:?} {why}")));
+        if text.contains(['[', '{']) {
+            return refused("has [ or { in it; a pattern knows * and ?, so write a line for each");
         }
+        let rule = Self { is_pattern: Glob::is_in(rest), ..Self::below(base, text, rest)? };
+        if rule.is_pattern && rule.rest.ends_with("**") {
+            return refused("means all that is in a folder; name the folder itself");
+        }
+        Ok(rule)
+    }
+
+    /// Of a pattern: the folder that all it can mean lies in, and what it means there.
+    pub(crate) fn pattern(&self) -> Option<(Self, Glob)> {
+        let parts: Vec<&str> = self.rest.split('/').collect();
+        let first = parts.iter().position(|part| Glob::is_in(part)).filter(|_| self.is_pattern)?;
+        let (folder, names) = parts.split_at_checked(first)?;
+        let folder = Self { base: self.base, rest: folder.join("/"), is_pattern: false };
+        Some((folder, Glob::parse(&names.join("/"))?))
     }
 
     /// A host path as the command line names it: absolute, and its characters are its own.
@@ -69,7 +94,7 @@ impl PathRule {
         if parts.contains(&"..") {
             return refused("has .. in it; write the path it leads to");
         }
-        Ok(Self { base, rest: parts.join("/") })
+        Ok(Self { base, rest: parts.join("/"), is_pattern: false })
     }
 }
 

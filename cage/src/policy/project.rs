@@ -286,7 +286,8 @@ impl Policy {
 
     /// A caged program shall not write what the next run is tightened by: it is guarded, or nothing runs.
     pub(crate) fn protect_project(&mut self, project: &Project) {
-        let rule = PathRule { base: super::Base::Workspace, rest: PROJECT_FILE.to_owned() };
+        let rest = PROJECT_FILE.to_owned();
+        let rule = PathRule { base: super::Base::Workspace, rest, is_pattern: false };
         add(&mut self.protect, &rule);
         let (list, file) = (super::Listed::Protect, project.file.clone());
         self.said.push(super::Said { rule, list, file, line: 1, required: true });

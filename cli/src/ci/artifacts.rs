@@ -4,9 +4,9 @@
 //! folder is opened before anything runs, nothing but regular files is taken, no link is followed, nothing
 //! is looked up but beneath that folder, and files, bytes and entries that are looked at have a bound.
 
-use super::glob::{Glob, Places};
 use crate::failure::Failure;
 use crate::whole::{self, beneath, made_beneath};
+use cage::glob::{Glob, Places};
 use nix::dir::Dir;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
@@ -76,6 +76,13 @@ struct Stop {
     depth: usize,
 }
 
+fn glob(text: &str) -> Result<Glob, Failure> {
+    Glob::parse(text).ok_or_else(|| {
+        let words = format!("--artifacts {text:?}: a pattern is a path below the workspace");
+        Failure::usage(words).next("mews run --artifacts 'out/**' -- CMD")
+    })
+}
+
 impl Artifacts {
     /// Before anything runs.
     pub(crate) fn open(
@@ -94,7 +101,7 @@ impl Artifacts {
             Ok(Target { folder, path: path.to_owned() })
         };
         Ok(Self {
-            globs: globs.iter().map(|glob| Glob::parse(glob)).collect::<Result<_, _>>()?,
+            globs: globs.iter().map(|text| glob(text)).collect::<Result<_, _>>()?,
             bytes_max,
             workspace: File::open(workspace).map_err(|error| failed(workspace, error))?.into(),
             target: folder.map(target).transpose()?,

@@ -173,8 +173,8 @@ extends = \"{extends}\"
 # More that can be read and executed: absolute, or below ~ (your home).
 # read = [\"~/.gitconfig\", \"/opt/toolchain\"]
 # write = [\"~/.cache/pip\"]
-# Seen as empty; cannot be changed. Relative paths lie in the workspace.
-# hide = [\".env\"]
+# Seen as empty; cannot be changed. Relative paths lie in the workspace; **/ is any number of folders.
+# hide = [\"**/.env\"]
 # protect = [\".git/hooks\", \".git/config\"]
 # missing = \"error\"
 # workspace = \"overlay\"

@@ -8,7 +8,7 @@ use testkit::Sandbox;
 
 pub(super) const POLICY: &str = "version = 1\nextends = \"shell\"\n[fs]\n\
     protect = [\".git/hooks\", \".git/config\", \"sub/deep/conf\", \".envrc\"]\n\
-    hide = [\".env\", \"keys\", \"sub/deep/key\"]\n";
+    hide = [\".env\", \"keys\", \"**/key\"]\n";
 
 /// The workspace, as a shell makes it.
 pub(super) const MAKE: &str = "mkdir -p .git/hooks sub/deep keys && echo hook > .git/hooks/one && \

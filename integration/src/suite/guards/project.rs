@@ -60,7 +60,7 @@ pub(super) fn widens_nothing(sandbox: &Sandbox) -> anyhow::Result<()> {
         ("[[net.socket]]\nlisten = \"127.0.0.1:9\"\nconnect = \"unix:/x\"", 2, "net.socket"),
         ("extends = \"base\"", 2, "extends"),
         ("[limits]\nmemroy = 1", 3, "limits.memroy"),
-        ("[fs]\nhide = [\"*\"]", 3, "fs.hide"),
+        ("[fs]\nhide = [\"*.{a,b}\"]", 3, "fs.hide"),
         ("[fs", 2, ""),
     ] {
         sandbox.file(FILE, format!("version = 1\n{lines}\n"))?;

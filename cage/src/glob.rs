@@ -1,14 +1,13 @@
-//! Which paths an operator means: `out/**`, `*.log`, `target/*/report.xml`.
+//! Which paths somebody means: `out/**`, `*.log`, `**/.env`.
 //!
 //! `*` and `?` stay within one name, `**` is any number of folders, everything else is itself. A pattern
 //! that names a folder means all that is below it. Matched folder by folder, so that a walk does not enter
 //! what cannot match, in time that no pattern makes long.
 
-use crate::failure::Failure;
 use std::collections::BTreeSet;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Glob(Vec<Part>);
+pub struct Glob(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
@@ -18,30 +17,39 @@ enum Part {
 }
 
 /// How far into the pattern a path has come, by every way there is.
-pub(crate) type Places = BTreeSet<usize>;
+pub type Places = BTreeSet<usize>;
 
 impl Glob {
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+    /// None: absolute, empty, or with `..` in it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let words: Vec<&str> =
             text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
         if text.starts_with('/') || words.is_empty() || words.contains(&"..") {
-            let words = format!("--artifacts {text:?}: a pattern is a path below the workspace");
-            return Err(Failure::usage(words).next("mews run --artifacts 'out/**' -- CMD"));
+            return None;
         }
         let part = |word: &str| match word {
             "**" => Part::Folders,
             name => Part::Name(name.into()),
         };
-        Ok(Self(words.into_iter().map(part).collect()))
+        Some(Self(words.into_iter().map(part).collect()))
     }
 
-    /// At the workspace itself.
-    pub(crate) fn start(&self) -> Places {
+    /// Is this a pattern, or a name as it is?
+    #[must_use]
+    pub fn is_in(text: &str) -> bool {
+        text.contains(['*', '?'])
+    }
+
+    /// At the folder that it is seen from.
+    #[must_use]
+    pub fn start(&self) -> Places {
         self.settled(BTreeSet::from([0]))
     }
 
     /// One name further; empty: nothing here or below matches.
-    pub(crate) fn step(&self, places: &Places, name: &[u8]) -> Places {
+    #[must_use]
+    pub fn step(&self, places: &Places, name: &[u8]) -> Places {
         let next = places.iter().filter_map(|&at| match self.0.get(at) {
             // Past the end: below a folder that matched.
             None => Some(at),
@@ -51,11 +59,13 @@ impl Glob {
         self.settled(next.collect())
     }
 
-    pub(crate) fn is_match(&self, places: &Places) -> bool {
+    #[must_use]
+    pub fn is_match(&self, places: &Places) -> bool {
         places.contains(&self.0.len())
     }
 
-    pub(crate) fn matches(&self, path: &[u8]) -> bool {
+    #[must_use]
+    pub fn matches(&self, path: &[u8]) -> bool {
         let names = path.split(|&byte| byte == b'/');
         self.is_match(&names.fold(self.start(), |places, name| self.step(&places, name)))
     }
@@ -130,9 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_of_the_workspace_is_meant() {
+    fn nothing_outside_of_the_folder_is_meant() {
         for bad in ["", "/", "/etc/*", "..", "a/../../b", "."] {
-            assert!(Glob::parse(bad).is_err(), "{bad}");
+            assert_eq!(Glob::parse(bad), None, "{bad}");
         }
     }
 
