@@ -1,5 +1,7 @@
 //! What a person at a terminal expects.
 
+mod elsewhere;
+
 use crate::runner::Test;
 use crate::talk::read;
 use anyhow::{bail, ensure};
@@ -19,6 +21,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("terminal.vim", vim),
         Test::new("terminal.less", less),
         Test::new("terminal.tmux_inside", tmux),
+        Test::new("terminal.in_a_tmux_pane", elsewhere::in_tmux),
+        Test::new("terminal.over_ssh", elsewhere::over_ssh),
         Test::new("terminal.paste_of_100_kb", paste),
         Test::new("terminal.detach_and_attach", detach_and_attach),
         Test::new("terminal.lines_above_come_with_attach", lines_above),
