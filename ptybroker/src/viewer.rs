@@ -28,6 +28,8 @@ pub struct Viewer {
     pub id: u64,
     pub options: AttachOptions,
     pub role: Role,
+    /// Which take-over it lost the keyboard by, if it did and has not said since what it wants.
+    pub lost_by: Option<u64>,
     pub outbox: Outbox,
     /// Its own size, as last told.
     pub size: Option<Size>,
@@ -95,6 +97,7 @@ impl Viewer {
             size: options.size.map(Size::clamped),
             options,
             outbox,
+            lost_by: None,
             cursor: 0,
             screen_told: ScreenTold::Nothing,
             closing: None,

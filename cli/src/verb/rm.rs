@@ -5,7 +5,7 @@ use crate::api::Api;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::Say;
-use wire::ErrorCode;
+use wire::{ErrorCode, SessionId};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -33,15 +33,19 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
                 other => drop(other?),
             }
         }
-        let path = format!("/sessions/{}?confirm=true&purge=true", found.session);
         let text = format!("removing {}", escape(&found.name));
-        match say.during(&text, api.delete(&path)).await {
+        match say.during(&text, remove(&api, found.session)).await {
             Err(failure) if failure.is(ErrorCode::Conflict) => {
                 return Err(failure.next(format!("mews end {0}; mews rm {0}", found.name)));
             }
-            other => drop(other?),
+            other => other?,
         }
         say.note(&format!("removed {}", escape(&found.name)));
     }
     Ok(0)
+}
+
+/// One that has ended.
+pub(crate) async fn remove(api: &Api, session: SessionId) -> Result<(), Failure> {
+    api.delete(&format!("/sessions/{session}?confirm=true&purge=true")).await.map(drop)
 }

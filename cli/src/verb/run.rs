@@ -251,11 +251,21 @@ async fn start(
     let session = session.map_err(|failure| name_taken(failure, name.as_deref()))?;
     names.session = Some(session.id.to_string());
     let started = api.post(&format!("/sessions/{}/jobs", session.id), &job, Repeat::Safe).await;
-    if started.is_err() {
+    if let Err(failure) = &started {
         // An empty session would keep its name; one that sessiond has ended itself is a conflict.
         drop(super::end::end(api, session.id).await);
+        // What was typed wrong is typed again, under the same name.
+        if was_asked_wrong(failure) && super::rm::remove(api, session.id).await.is_ok() {
+            names.session = None;
+        }
     }
     started
+}
+
+/// Nothing was begun: what was asked for cannot be, whatever the host has.
+fn was_asked_wrong(failure: &Failure) -> bool {
+    use wire::ErrorCode::{BadRequest, NotFound, PolicyInvalid, ValidationFailed};
+    [BadRequest, NotFound, PolicyInvalid, ValidationFailed].into_iter().any(|code| failure.is(code))
 }
 
 /// The name is another session's, which may be what was meant.

@@ -40,6 +40,7 @@ pub(crate) fn tests() -> Vec<Test> {
         .map(|bad| Test::new(format!("errors.policy_{}", bad.name), move |s| bad_policy(s, bad)))
         .collect();
     tests.extend([
+        Test::new("errors.what_was_typed_wrong_keeps_no_name", typed_again),
         Test::new("errors.policy_wrong_version", wrong_version),
         Test::new("errors.policy_file_missing", policy_missing),
         Test::new("errors.policy_name_unknown", policy_unknown),
@@ -142,6 +143,27 @@ fn bad_workspace(sandbox: &Sandbox) -> anyhow::Result<()> {
 
 fn granted_missing(sandbox: &Sandbox) -> anyhow::Result<()> {
     refused(sandbox, &["--read", "/no/such/place"], &["/no/such/place"])
+}
+
+fn typed_again(sandbox: &Sandbox) -> anyhow::Result<()> {
+    for wrong in
+        [["--memory", "5X"], ["-p", "nope"], ["--read", "/nope"], ["--provider", "unix:/nope"]]
+    {
+        for detached in [&[][..], &["-d"]] {
+            let words = [&["run", "-n", "job"], &wrong[..], detached, &["--", "true"]].concat();
+            sandbox.mews(words)?.expect(125)?;
+        }
+    }
+    let listed = sandbox.mews(["--json", "ls", "-a"])?.expect(0)?.out();
+    ensure!(!listed.contains("job"), "{listed}");
+    sandbox.mews(["run", "--no-tty", "-n", "job", "--", "true"])?.expect(0)?;
+    // A wall that the host has not is no slip: it is kept, with its reason.
+    let policy = "version = 1\nextends = \"shell\"\nrequire = [\"landlock>=99\"]\n";
+    let policy = sandbox.file("home/far.toml", policy)?.to_string_lossy().into_owned();
+    sandbox.mews(["run", "-n", "far", "-p", &*policy, "--", "true"])?.expect(125)?;
+    let shown = sandbox.json(["inspect", "far"])?;
+    ensure!(shown.to_string().contains("landlock"), "{shown}");
+    Ok(())
 }
 
 fn stop_refuses(sandbox: &Sandbox) -> anyhow::Result<()> {

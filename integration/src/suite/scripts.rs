@@ -414,6 +414,14 @@ fn told(sandbox: &Sandbox) -> anyhow::Result<()> {
     end(sandbox, "t")
 }
 
+/// It was told so many times that it has the keyboard.
+fn had(viewer: &Terminal, times: usize) -> anyhow::Result<()> {
+    pause::until("it has the keyboard again", LIMIT, || {
+        let raw = String::from_utf8_lossy(&viewer.raw()).into_owned();
+        (raw.matches("mews: you have the keyboard").count() == times).then_some(())
+    })
+}
+
 fn keyboard(sandbox: &Sandbox) -> anyhow::Result<()> {
     bash(sandbox, "k")?;
     let first = Terminal::mews(sandbox, &["attach", "k"])?;
@@ -438,6 +446,16 @@ fn keyboard(sandbox: &Sandbox) -> anyhow::Result<()> {
     wait(sandbox, "k", "^free-8$", &[])?;
     let lines = mews(sandbox, &["logs", "k"])?.expect(0)?.out();
     ensure!(!lines.contains("not-"), "an observer typed:\n{lines}");
+    // Who takes it and leaves gives it back to whom it was taken from; to nobody else.
+    second.send(KEYBOARD)?;
+    had(&second, 2)?;
+    let mut third = Terminal::mews(sandbox, &["attach", "--take", "k"])?;
+    third.wait_raw(b"leave it with")?;
+    third.send("\x1c\x04")?;
+    ensure!(third.wait_exit()? == 0);
+    had(&second, 3)?;
+    second.send("echo again-$((5+5))\r")?;
+    wait(sandbox, "k", "^again-10$", &[])?;
     drop((first, second));
     end(sandbox, "k")
 }

@@ -36,6 +36,8 @@ pub struct Crowd {
     pty: PtyId,
     viewers: Vec<Viewer>,
     came: u64,
+    /// How often one viewer has taken the keyboard from another.
+    takes: u64,
     /// The time of the last turn.
     turned_ms: u64,
     status: Rc<Status>,
@@ -52,7 +54,7 @@ pub struct Round {
 impl Crowd {
     #[must_use]
     pub fn new(pty: PtyId, status: Rc<Status>, inbox: mpsc::UnboundedSender<Happening>) -> Self {
-        Self { pty, viewers: Vec::new(), came: 0, turned_ms: 0, status, inbox }
+        Self { pty, viewers: Vec::new(), came: 0, takes: 0, turned_ms: 0, status, inbox }
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Viewer> {
@@ -263,6 +265,7 @@ impl Crowd {
         }
         let Some(viewer) = self.viewers.get_mut(index) else { return };
         viewer.role = role;
+        viewer.lost_by = None;
         viewer.tell(&Frame::Role(RoleChange { role, by: None }), now_ms);
         if let (Role::Writer, Some(size)) = (role, viewer.size) {
             wishes.push(Wish::Resize(size));
@@ -278,10 +281,24 @@ impl Crowd {
             return;
         };
         old.role = Role::Observer;
+        self.takes += 1;
+        old.lost_by = Some(self.takes);
         let change = RoleChange { role: Role::Observer, by: Some(by.to_owned()) };
         old.tell(&Frame::Role(change), now_ms);
         let viewer = old.name();
         self.log(EventBody::PtyRole { pty: self.pty, viewer, role: Role::Observer });
+    }
+
+    /// The writer has gone: whoever lost the keyboard last, and still watches, has it again.
+    fn give_back(&mut self) {
+        let losers = self.viewers.iter_mut().filter(|viewer| viewer.lost_by.is_some());
+        let Some(viewer) = losers.max_by_key(|viewer| viewer.lost_by) else { return };
+        viewer.lost_by = None;
+        viewer.role = Role::Writer;
+        // It tells its size in turn.
+        viewer.tell(&Frame::Role(RoleChange { role: Role::Writer, by: None }), self.turned_ms);
+        let viewer = viewer.name();
+        self.log(EventBody::PtyRole { pty: self.pty, viewer, role: Role::Writer });
     }
 
     fn remove(&mut self, index: usize, reason: CloseReason, round: &mut Round) {
@@ -302,6 +319,9 @@ impl Crowd {
             viewer: viewer.name(),
             reason: reason.as_str().to_owned(),
         });
+        if viewer.role == Role::Writer {
+            self.give_back();
+        }
         self.tell_status();
         self.others_changed();
     }
