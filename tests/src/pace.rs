@@ -11,8 +11,18 @@ const VARIABLE: &str = "MEWS_TEST_PATIENCE";
 /// product promises.
 #[must_use]
 pub fn stretched(limit: Duration) -> Duration {
+    limit * own_factor()
+}
+
+/// Is this a machine on which even an idle viewer may be slower than mews waits for one?
+#[must_use]
+pub fn is_slow() -> bool {
+    own_factor() > 1
+}
+
+fn own_factor() -> u32 {
     static FACTOR: OnceLock<u32> = OnceLock::new();
-    limit * *FACTOR.get_or_init(|| factor(std::env::var(VARIABLE).ok().as_deref()))
+    *FACTOR.get_or_init(|| factor(std::env::var(VARIABLE).ok().as_deref()))
 }
 
 fn factor(text: Option<&str>) -> u32 {

@@ -141,12 +141,10 @@ pub(super) fn pipeline(sandbox: &Sandbox) -> anyhow::Result<()> {
 
 pub(super) fn stopped_job(sandbox: &Sandbox) -> anyhow::Result<()> {
     let terminal = shell(sandbox, "bg")?;
-    terminal.send("sleep 1000\r")?;
-    terminal.wait_for("sleep 1000")?;
-    pause::until("it sleeps", LIMIT, || {
-        terminal.send("\x1a").ok()?;
-        has(&terminal, "Stopped").then_some(())
-    })?;
+    terminal.send("sh -c 'echo up; exec sleep 1000'\r")?;
+    wait_line(&terminal, "up")?;
+    terminal.send("\x1a")?;
+    terminal.wait_for("Stopped")?;
     at_prompt(&terminal)?;
     terminal.send("clear\r")?;
     at_prompt(&terminal)?;
