@@ -152,7 +152,10 @@ impl Api {
     async fn similar(&self, id: &str) -> Vec<String> {
         for path in ["/sessions", "/sessions?all=true"] {
             let Ok(found) = self.get::<Sessions>(path).await else { return Vec::new() };
-            let short: Vec<String> = found.sessions.iter().map(|one| one.id.short()).collect();
+            // Any letter is in some id: what is much shorter was meant as a name.
+            let is_meant = |short: &String| id.len() + 1 >= short.len();
+            let short = found.sessions.iter().map(|one| one.id.short()).filter(is_meant);
+            let short: Vec<String> = short.collect();
             let names = found.sessions.iter().map(|one| one.name.as_str());
             let near = similar::nearest(id, names.chain(short.iter().map(String::as_str)));
             if !near.is_empty() {

@@ -1,12 +1,13 @@
 //! Measured beside its peers, interleaved; ratios are what counts.
 //!
-//! `mews-integration bench [spawn|suspend|checkpoint|crowd|load|pty [ROW…]]`. MEWS_BENCH_ROUNDS sets how often each is measured.
+//! `mews-integration bench [spawn|suspend|checkpoint|crowd|load|store|pty [ROW…]]`. MEWS_BENCH_ROUNDS sets how often each is measured.
 
 mod checkpoint;
 mod crowd;
 mod load;
 mod pty;
 mod spawn;
+mod store;
 mod suspend;
 mod table;
 
@@ -33,6 +34,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     if matches!(group, "load" | "all") {
         met.push(load::run());
     }
+    if matches!(group, "store" | "all") {
+        met.push(store::run());
+    }
     if matches!(group, "pty" | "all") {
         met.push(pty::run(rows));
     }
@@ -42,7 +46,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     }
     match met.as_slice() {
         [] => {
-            println!("no bench named {group:?}: spawn, suspend, checkpoint, crowd, load, pty");
+            println!(
+                "no bench named {group:?}: spawn, suspend, checkpoint, crowd, load, store, pty"
+            );
             ExitCode::FAILURE
         }
         met if met.iter().all(|result| matches!(result, Ok(true))) => ExitCode::SUCCESS,

@@ -4,11 +4,32 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Exchanges two names without a pause until the work is done. They stand then as they stood before.
+/// So often at least, and until one has passed: who never gets a cage shows nothing.
+const TRIES: usize = 40;
+const TRIES_MAX: usize = 2000;
+
+/// Exchanges two names without a pause while a cage is tried to be built in between. An attempt says
+/// whether it was. The names stand then as they stood before.
 ///
 /// # Errors
-/// The work's, or a name cannot be exchanged.
+/// An attempt's, a name cannot be exchanged, or no cage could be built at all.
 pub(crate) fn meanwhile(
+    names: (&Path, &Path),
+    mut attempt: impl FnMut(usize) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    exchanging(names, || {
+        let mut built = 0;
+        for number in 0..TRIES_MAX {
+            built += usize::from(attempt(number)?);
+            if number + 1 >= TRIES && built > 0 {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("none of {TRIES_MAX} could be built")
+    })
+}
+
+fn exchanging(
     (one, other): (&Path, &Path),
     work: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {

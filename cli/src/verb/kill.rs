@@ -6,7 +6,9 @@ use crate::escape::escape;
 use crate::failure::Failure;
 use crate::out::Say;
 use nix::sys::signal::Signal;
-use wire::{ErrorCode, WireError};
+use wire::api::SessionView;
+use wire::supervisor::Phase;
+use wire::{CageId, ErrorCode, SessionId, WireError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -35,13 +37,23 @@ pub(crate) async fn run(args: &Args, say: &Say) -> Result<u8, Failure> {
                 other => other?,
             },
             None => {
-                let text = format!("killing {}", escape(&found.name));
-                say.during(&text, api.kill(found.session, cage)).await?;
-                say.note(&format!("killed {}", found.name));
+                let name = escape(&found.name);
+                let had_ended = is_gone(&api, found.session, cage).await?;
+                say.during(&format!("killing {name}"), api.kill(found.session, cage)).await?;
+                say.note(&match had_ended {
+                    true => format!("{name} had ended already"),
+                    false => format!("killed {name}"),
+                });
             }
         }
     }
     Ok(0)
+}
+
+async fn is_gone(api: &Api, session: SessionId, cage: CageId) -> Result<bool, Failure> {
+    let view: SessionView = api.get(&format!("/sessions/{session}")).await?;
+    let mut cages = view.cages.iter().filter(|one| one.id == cage);
+    Ok(cages.all(|one| one.phase == Phase::Gone))
 }
 
 fn ended(name: &str) -> Failure {

@@ -17,6 +17,7 @@ use testkit::{Finished, Sandbox, Terminal, pause};
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![
         Test::new("everyday.mews_alone_says_what_runs_and_how_to_begin", alone),
+        Test::new("everyday.kill_says_what_had_ended", killed),
         Test::new("everyday.a_mistyped_verb_or_name_is_answered_with_what_was_meant", similar),
         Test::new("everyday.colours_come_when_they_are_wanted", colours),
         Test::new("everyday.inspect_is_a_page", inspect),
@@ -80,6 +81,12 @@ fn alone(sandbox: &Sandbox) -> anyhow::Result<()> {
     let living = sandbox.mews(["ls"])?.expect(0)?.out();
     ensure!(!living.contains("first"), "it is archived: {living}");
     has(&sandbox.mews(["ls", "-a"])?.expect(0)?.out(), &["first", "archived"])
+}
+
+fn killed(sandbox: &Sandbox) -> anyhow::Result<()> {
+    sleeps(sandbox, "first")?;
+    has(&sandbox.mews(["kill", "first"])?.expect(0)?.err(), &["killed first"])?;
+    has(&sandbox.mews(["kill", "first"])?.expect(0)?.err(), &["first had ended already"])
 }
 
 fn similar(sandbox: &Sandbox) -> anyhow::Result<()> {

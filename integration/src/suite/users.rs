@@ -47,7 +47,6 @@ fn same_walls(_root: &Sandbox) -> anyhow::Result<()> {
 /// As a program in another cage can that works in the folder above: what the plan has looked at is lent,
 /// or nothing runs.
 fn exchanged(_root: &Sandbox) -> anyhow::Result<()> {
-    const RUNS: usize = 40;
     as_user(1, |sandbox| {
         sandbox.folder("ws/sub")?;
         let other = sandbox.folder("other")?.to_string_lossy().into_owned();
@@ -56,17 +55,11 @@ fn exchanged(_root: &Sandbox) -> anyhow::Result<()> {
         let name = sub.to_string_lossy();
         let options = ["-w", &*other, "--write", &*name];
         let script = format!("test ! -S {name}/api.sock || echo reached");
-        let mut ran = 0;
-        exchange::meanwhile((&sub, &link), || {
-            (0..RUNS).try_for_each(|_| {
-                let told = run(sandbox, Mode::Daemons, &options, &["sh", "-c", &script])?;
-                ran += usize::from(told.code != 125);
-                ensure!(!told.out().contains("reached"), "mews's own folder was lent");
-                Ok(())
-            })
-        })?;
-        ensure!(ran > 0, "none of {RUNS} could be built");
-        Ok(())
+        exchange::meanwhile((&sub, &link), |_number| {
+            let told = run(sandbox, Mode::Daemons, &options, &["sh", "-c", &script])?;
+            ensure!(!told.out().contains("reached"), "mews's own folder was lent");
+            Ok(told.code != 125)
+        })
     })
 }
 

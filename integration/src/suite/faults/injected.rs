@@ -7,6 +7,7 @@ mod copies;
 mod database;
 mod descriptors;
 mod disk;
+mod exits;
 mod launcher;
 mod namespaces;
 mod oom;
@@ -33,6 +34,7 @@ pub(super) fn tests() -> Vec<Test> {
         Test::new("faults.descriptors_of_the_supervisor", descriptors::of_the_supervisor),
         Test::new("faults.descriptors_of_a_broker", descriptors::of_a_broker),
         Test::new("faults.no_process_for_the_supervisor", processes::none_left),
+        Test::new("faults.a_thousand_exits_at_once", exits::at_once),
         Test::new("faults.database_locked", database::locked),
         Test::new("faults.sessiond_stalled", stalled::sessiond),
         Test::new("faults.supervisor_stalled", stalled::supervisor),
