@@ -5,7 +5,6 @@ use super::rounds;
 use super::table::{Aim, Series, Table};
 use anyhow::{Context as _, ensure};
 use rusqlite::{Connection, params};
-use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -133,8 +132,8 @@ fn id_of(db: &Connection, number: u32) -> anyhow::Result<String> {
 /// The rows of sessions that a page is made of.
 fn rows(db: &Connection, clause: &str) -> anyhow::Result<()> {
     let sql = format!(
-        "SELECT s.*, r.*, c.* FROM sessions s JOIN runs r ON r.session = s.id
-         JOIN cages c ON c.run = r.id WHERE {clause} ORDER BY s.id LIMIT 100"
+        "SELECT s.*, r.*, c.*, p.* FROM (SELECT * FROM sessions s WHERE {clause} ORDER BY s.id LIMIT 100) s
+         JOIN runs r ON r.session = s.id JOIN cages c ON c.run = r.id JOIN ptys p ON p.cage = c.id"
     );
     let mut statement = db.prepare_cached(&sql)?;
     let mut found = statement.query([])?;
@@ -155,7 +154,7 @@ fn replayed(db: &Connection) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One GET on a connection of its own, to the last byte of its JSON.
+/// One GET on a connection of its own, to its last byte.
 fn asked(sandbox: &Sandbox, path: &str) -> anyhow::Result<()> {
     let mut stream = UnixStream::connect(sandbox.api_socket())?;
     stream.set_read_timeout(Some(LIMIT))?;
@@ -165,7 +164,7 @@ fn asked(sandbox: &Sandbox, path: &str) -> anyhow::Result<()> {
     let at = answer.windows(4).position(|part| part == b"\r\n\r\n").context("an HTTP answer")?;
     let (head, body) = answer.split_at(at + 4);
     ensure!(head.starts_with(b"HTTP/1.1 200"), "{path}: {}", String::from_utf8_lossy(&answer));
-    let _json: Value = serde_json::from_slice(body)?;
+    ensure!(body.len() > 2, "{path}: an empty answer");
     Ok(())
 }
 

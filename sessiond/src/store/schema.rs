@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use wire::{ErrorCode, WireError};
 
 /// Step N brings version N to N + 1.
-const STEPS: &[&str] = &[FIRST, CHECKPOINTS, GRANTS, AUDIT, BUILDS, REQUESTS, LAST_STATE];
+const STEPS: &[&str] = &[FIRST, CHECKPOINTS, GRANTS, AUDIT, BUILDS, REQUESTS, LAST_STATE, LISTS];
 
 const FIRST: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -150,6 +150,13 @@ CREATE INDEX sessions_by_owner ON sessions (uid);
 
 const LAST_STATE: &str = "
 ALTER TABLE scrollbacks ADD COLUMN last TEXT;
+";
+
+/// What a list shows is found without a look at all that ever ended.
+const LISTS: &str = "
+DROP INDEX sessions_by_owner;
+CREATE INDEX sessions_by_owner ON sessions (uid, state, ended_at_ms);
+CREATE INDEX sessions_living ON sessions (uid) WHERE state NOT IN ('ended', 'failed');
 ";
 
 const GRANTS: &str = "

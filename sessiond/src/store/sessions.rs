@@ -125,12 +125,22 @@ impl Clauses {
 pub fn page(db: &Connection, filter: &Filter) -> Result<(Vec<SessionRow>, bool)> {
     let mut clauses = fitting(filter)?;
     if !filter.all && filter.states.is_empty() {
-        // Over all pages the same ten: a page begins and ends within what is shown.
+        // Over all pages the same ten: a page begins and ends within what is shown. Each part goes along
+        // an index of its own.
         let fit = clauses.sql.clone();
+        let from = "FROM sessions s JOIN projects p ON p.id = s.project";
+        let last = |state: &str| {
+            format!(
+                "SELECT * FROM (SELECT s.id, s.ended_at_ms {from} WHERE {fit} AND s.state = '{state}'
+                 ORDER BY s.ended_at_ms DESC, s.id DESC LIMIT {ENDED_SHOWN})"
+            )
+        };
         clauses.and(&format!(
-            "(s.state NOT IN ('ended', 'failed') OR s.id IN (SELECT s.id FROM sessions s
-             JOIN projects p ON p.id = s.project WHERE {fit} AND s.state IN ('ended', 'failed')
-             ORDER BY s.ended_at_ms DESC, s.id DESC LIMIT {ENDED_SHOWN}))"
+            "s.id IN (SELECT s.id {from} WHERE {fit} AND s.state NOT IN ('ended', 'failed')
+             UNION ALL SELECT id FROM (SELECT * FROM ({} UNION ALL {})
+             ORDER BY ended_at_ms DESC, id DESC LIMIT {ENDED_SHOWN}))",
+            last("ended"),
+            last("failed")
         ));
     }
     if let Some(after) = filter.after {
