@@ -6,11 +6,12 @@ use super::listing::{ListQuery, Listing};
 use super::{Shared, caller::Caller};
 use axum::Json;
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::marker::PhantomData;
 
 /// An operation as it comes together.
 #[derive(Debug, Default)]
@@ -77,6 +78,25 @@ pub(super) struct Created<T>(pub(super) T);
 impl<T: Serialize> IntoResponse for Created<T> {
     fn into_response(self) -> Response {
         (StatusCode::CREATED, Json(self.0)).into_response()
+    }
+}
+
+/// 200, with JSON that is there already: one of these.
+#[derive(Debug)]
+pub(super) struct Written<T> {
+    json: String,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Written<T> {
+    pub(super) fn new(json: String) -> Self {
+        Self { json, of: PhantomData }
+    }
+}
+
+impl<T> IntoResponse for Written<T> {
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, "application/json")], self.json).into_response()
     }
 }
 
@@ -150,6 +170,12 @@ impl<T: JsonSchema> Gives for Json<T> {
     fn describe(operation: &mut Operation, schemas: &mut SchemaGenerator) {
         let schema = schemas.subschema_for::<T>().to_value();
         operation.answer(200, "What was asked for.", Some(("application/json", schema)));
+    }
+}
+
+impl<T: JsonSchema> Gives for Written<T> {
+    fn describe(operation: &mut Operation, schemas: &mut SchemaGenerator) {
+        Json::<T>::describe(operation, schemas);
     }
 }
 

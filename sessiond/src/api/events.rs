@@ -2,12 +2,12 @@
 
 use super::Shared;
 use super::caller::Caller;
+use super::describe::Written;
 use super::error::Answer;
 use super::extract::{Ids, Query};
 use super::sessions::visible;
 use crate::access::Verb;
 use crate::store::events;
-use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,7 +33,7 @@ pub(super) async fn list(
     caller: Caller,
     ids: Ids,
     Query(query): Query<EventsQuery>,
-) -> Answer<Json<Events>> {
+) -> Answer<Written<Events>> {
     let (who, id) = (caller.operator, ids.session()?);
     let limit = query.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
     let after = query.after;
@@ -43,6 +43,8 @@ pub(super) async fn list(
         let found = events::after(db, id, after, limit)?;
         Ok((!found.is_empty()).then_some(found))
     });
-    let events = some.await?.unwrap_or_default();
-    Ok(Json(Events { epoch: app.epoch, events }))
+    let events: Vec<String> =
+        some.await?.unwrap_or_default().into_iter().map(|event| event.json).collect();
+    let json = format!("{{\"epoch\":{},\"events\":[{}]}}", app.epoch, events.join(","));
+    Ok(Written::new(json))
 }

@@ -10,7 +10,7 @@ use super::extract::{Ids, LastEventId, Query};
 use super::sessions::visible;
 use crate::access::{Operator, Verb};
 use crate::app::App;
-use crate::store::events;
+use crate::store::events::{self, EventText};
 use crate::stream;
 use axum::extract::State;
 use axum::http::header;
@@ -25,7 +25,6 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use wire::SessionId;
-use wire::api::SessionEvent;
 
 /// Events in one piece.
 const PAGE: u32 = 100;
@@ -104,12 +103,12 @@ async fn follow(
     }
 }
 
-fn lines(events: &[SessionEvent]) -> String {
+fn lines(events: &[EventText]) -> String {
     let mut lines = String::new();
     for event in events {
         // JSON has no bare newline, so an event is one line of data.
-        let data = serde_json::to_string(event).unwrap_or_default();
-        write!(lines, "id: {}\ndata: {data}\n\n", event.seq).unwrap_or_default();
+        let EventText { seq, json } = event;
+        write!(lines, "id: {seq}\ndata: {json}\n\n").unwrap_or_default();
     }
     lines
 }

@@ -2,9 +2,11 @@
 
 use super::Result;
 use super::column::{Json, Word};
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
+use serde::Serialize;
 use serde_json::Value;
-use wire::api::SessionEvent;
+use serde_json::value::RawValue;
 use wire::{CageId, PtyId, RunId, SessionId, Source};
 
 /// What happened, before it has its place.
@@ -90,6 +92,25 @@ pub fn newest_of(db: &Connection, cage: CageId, source: Source) -> Result<u64> {
 
 /// Those after `after`, at most `limit`, in order.
 ///
+/// An event as clients get it: a [`wire::api::SessionEvent`] on one line.
+#[derive(Clone, Debug)]
+pub struct EventText {
+    pub seq: i64,
+    pub json: String,
+}
+
+/// The same, with data that is not taken apart to be put together again.
+#[derive(Serialize)]
+struct Untouched<'a> {
+    seq: i64,
+    at_ms: i64,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    data: &'a RawValue,
+    run: Option<&'a str>,
+    cage: Option<&'a str>,
+}
+
 /// # Errors
 /// The database.
 pub fn after(
@@ -97,19 +118,24 @@ pub fn after(
     session: SessionId,
     after: i64,
     limit: u32,
-) -> Result<Vec<SessionEvent>> {
+) -> Result<Vec<EventText>> {
     let sql = "SELECT seq, at_ms, kind, data, run, cage FROM events
         WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
     let mut statement = db.prepare_cached(sql)?;
     let rows = statement.query_map(params![Word(session), after, limit], |row| {
-        Ok(SessionEvent {
-            seq: row.get(0)?,
+        let no_json =
+            |error| rusqlite::Error::FromSqlConversionFailure(3, Type::Text, Box::new(error));
+        let seq = row.get(0)?;
+        let event = Untouched {
+            seq,
             at_ms: row.get(1)?,
-            kind: row.get(2)?,
-            data: row.get::<_, Json<_>>(3)?.0,
-            run: row.get::<_, Option<Word<_>>>(4)?.map(|word| word.0),
-            cage: row.get::<_, Option<Word<_>>>(5)?.map(|word| word.0),
-        })
+            kind: row.get_ref(2)?.as_str()?,
+            data: serde_json::from_str(row.get_ref(3)?.as_str()?).map_err(no_json)?,
+            run: row.get_ref(4)?.as_str_or_null()?,
+            cage: row.get_ref(5)?.as_str_or_null()?,
+        };
+        let json = serde_json::to_string(&event).map_err(no_json)?;
+        Ok(EventText { seq, json })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
