@@ -87,9 +87,10 @@ pub(super) fn watched(sandbox: &Sandbox) -> anyhow::Result<()> {
 }
 
 /// What was typed, and the same from `cat`.
+/// Shown as it was typed, maybe behind what was just being printed, and as it came back.
 fn answered(terminal: &Terminal, line: &str) -> anyhow::Result<()> {
-    terminal
-        .wait_until("cat's answer", |lines| lines.iter().filter(|it| *it == line).count() == 2)?;
+    let count = |lines: &[String]| lines.iter().filter(|it| it.ends_with(line)).count();
+    terminal.wait_until("cat's answer", |lines| count(lines) == 2)?;
     Ok(())
 }
 
