@@ -1,8 +1,8 @@
 //! A plan as people read it: which walls stand, and by what.
 
 use crate::plan::{
-    CagePlan, Controller, Enforcement, Guards, HostFacts, Limit, Limits, NO_DISK, ProjectFile,
-    Unguarded, resource,
+    CagePlan, Controller, Enforcement, Guard, Guards, HostFacts, Limit, Limits, NO_DISK,
+    ProjectFile, Unguarded, resource,
 };
 use crate::policy::{Bytes, Listed, Millis, Tightened, limit_words};
 use wire::limits::Unit;
@@ -116,17 +116,8 @@ impl CagePlan {
             ("fs.protect", protected, "read-only where it is lent"),
         ] {
             if !guards.is_empty() {
-                let rules: Vec<&str> = guards.iter().map(|guard| guard.rule.as_str()).collect();
-                // What one pattern has found stands together.
-                let mut words: Vec<String> = Vec::new();
-                for one in rules.chunk_by(|rule, next| rule == next) {
-                    let rule = one.first().copied().unwrap_or_default();
-                    words.push(match one.len() {
-                        1 => rule.to_owned(),
-                        count => format!("{rule} ({count} times)"),
-                    });
-                }
-                walls.push(name, WallState::Enforced, format!("{how}: {}", some(&words)));
+                let how = format!("{how}: {}", some(&rules(guards)));
+                walls.push(name, WallState::Enforced, how);
             }
         }
         for (list, what) in [
@@ -152,6 +143,22 @@ impl CagePlan {
             false => format!("none but loopback; {} leads to a lent socket", doors.join(", ")),
         }
     }
+}
+
+/// Each once, a pattern with how often it was met.
+fn rules(guards: &[Guard]) -> Vec<String> {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for Guard { rule, .. } in guards {
+        match counts.iter_mut().find(|(known, _count)| known == rule) {
+            Some((_rule, count)) => *count += 1,
+            None => counts.push((rule, 1)),
+        }
+    }
+    let words = |(rule, count): (&str, usize)| match count {
+        1 => rule.to_owned(),
+        _ => format!("{rule} ({count} times)"),
+    };
+    counts.into_iter().map(words).collect()
 }
 
 fn unit(wall: &str) -> Unit {

@@ -757,7 +757,11 @@ fn a_pattern_has_bounds() {
     let mut tree = Fake::debian();
     tree.0.insert("/home/ann/code/closed", "d");
     tree.0.extend((0..300).map(|n| (&*format!("/home/ann/code/sub/{n}.key").leak(), "f")));
+    tree.0.insert("/home/ann/code/many", "d");
+    tree.0.extend((0..125_001).map(|n| (&*format!("/home/ann/code/many/{n}").leak(), "f")));
     for (lines, words) in [
+        // All patterns together.
+        ("hide = [\"many/x*\", \"many/y*\"]", "is looked for among more than 250000 names"),
         ("hide = [\"sub/*.key\"]", "\"$WORKSPACE/sub/*.key\" means more than 256 things"),
         ("hide = [\"**/nope\"]", "is looked for in /home/ann/code/closed, which cannot be read"),
     ] {

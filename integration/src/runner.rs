@@ -1,6 +1,7 @@
 //! One test after the other: timing and leftovers would not mean anything otherwise.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::time::Instant;
 use testkit::{Sandbox, Skip};
 
@@ -52,6 +53,17 @@ pub(crate) fn skip(why: &str) -> anyhow::Error {
 /// A [`Skip`] for whoever is not root.
 pub(crate) fn need_root() -> anyhow::Result<()> {
     if testkit::caller::is_root() { Ok(()) } else { Err(skip("needs root")) }
+}
+
+/// # Errors
+/// A [`Skip`] that names the first one which is not installed.
+pub(crate) fn need_programs(names: &[&str]) -> anyhow::Result<()> {
+    let folders = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(Path::new);
+    let is_missing = |name: &&&str| !folders.iter().any(|folder| folder.join(name).exists());
+    match names.iter().find(is_missing) {
+        Some(name) => Err(skip(&format!("no {name} here"))),
+        None => Ok(()),
+    }
 }
 
 /// So many failures may be the machine's; with more of them nothing is asked a second time.

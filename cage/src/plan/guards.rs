@@ -38,10 +38,10 @@ pub(super) fn lay(policy: &Policy, tree: &mut Tree<'_>) -> Result<Guards, PlanEr
         let mut lines = Vec::new();
         // One more than there may be is refused below, and no more are looked at.
         for rule in rules.iter().take(GUARDS_MAX + 1) {
-            let line = Line::of(list, rule, policy, tree)?;
             match rule.pattern() {
-                None => lines.push(line),
-                Some((_folder, glob)) => {
+                None => lines.push(Line::of(list, rule, rule, policy, tree)?),
+                Some((folder, glob)) => {
+                    let line = Line::of(list, rule, &folder, policy, tree)?;
                     lines.extend(line.meant(&glob, tree, &mut guards, &mut walked)?);
                 }
             }
@@ -66,15 +66,14 @@ impl<'a> Line<'a> {
     fn of(
         list: Listed,
         rule: &'a PathRule,
+        place: &PathRule,
         policy: &'a Policy,
         tree: &Tree<'_>,
     ) -> Result<Self, PlanError> {
-        let base = tree.base(rule.base, list.key())?;
+        let base = tree.base(place.base, list.key())?;
         let mut told = policy.said.iter().rev();
         let said = told.find(|said| said.list == list && said.rule == *rule);
-        let folder = rule.pattern().map(|(folder, _glob)| folder.rest);
-        let host = joined(&base, folder.as_ref().unwrap_or(&rule.rest));
-        Ok(Self { list, rule, said, host, is_found: false })
+        Ok(Self { list, rule, said, host: joined(&base, &place.rest), is_found: false })
     }
 
     /// One line for each thing that the pattern means now.

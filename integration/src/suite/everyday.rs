@@ -5,7 +5,7 @@ mod shells;
 mod top;
 
 use super::users::as_user;
-use crate::runner::{Test, need_root, skip};
+use crate::runner::{Test, need_programs, need_root};
 use crate::talk::{in_workspace, start, text};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
@@ -346,9 +346,7 @@ fn manual(sandbox: &Sandbox) -> anyhow::Result<()> {
         .collect::<anyhow::Result<_>>()?;
     pages.sort();
     ensure!(pages.len() > 45, "{} pages", pages.len());
-    if !std::path::Path::new("/usr/bin/mandoc").exists() {
-        return Err(skip("no mandoc here"));
-    }
+    need_programs(&["mandoc"])?;
     let mut command = Command::new("mandoc");
     command.args(["-Tlint", "-Wwarning"]).args(&pages);
     let told = process::run(&mut command, b"", Duration::from_secs(60))?;

@@ -36,6 +36,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("scripts.attach_without_an_id", attach_alone),
         Test::new("scripts.viewers_are_told_of_each_other", told),
         Test::new("scripts.the_keyboard_goes_both_ways", keyboard),
+        Test::new("scripts.nobody_has_the_keyboard_of_what_has_ended", keyboard_of_the_ended),
         Test::new("scripts.logs_since", logs_since),
     ]
 }
@@ -458,6 +459,26 @@ fn keyboard(sandbox: &Sandbox) -> anyhow::Result<()> {
     wait(sandbox, "k", "^again-10$", &[])?;
     drop((first, second));
     end(sandbox, "k")
+}
+
+/// All viewers are told the end, the writer first: nobody has the keyboard after that.
+fn keyboard_of_the_ended(sandbox: &Sandbox) -> anyhow::Result<()> {
+    bash(sandbox, "e")?;
+    let mut first = Terminal::mews(sandbox, &["attach", "e"])?;
+    first.wait_raw(b"leave it with")?;
+    let mut second = Terminal::mews(sandbox, &["attach", "--take", "e"])?;
+    second.wait_raw(b"leave it with")?;
+    first.wait_raw(b"has taken the keyboard")?;
+    first.send(KEYBOARD)?;
+    first.wait_raw(b"mews: you have the keyboard")?;
+    first.send("exit 4\r")?;
+    ensure!(first.wait_exit()? == 4 && second.wait_exit()? == 4);
+    wait_exit(sandbox, "e")?.expect(0)?;
+    let types = crate::talk::event_types(&crate::talk::events(sandbox, "e")?)?;
+    let roles = types.iter().filter(|kind| *kind == "pty.role").count();
+    // Lost by the first, lost by the second, had by the first.
+    ensure!(roles == 3, "{types:?}");
+    Ok(())
 }
 
 fn logs_since(sandbox: &Sandbox) -> anyhow::Result<()> {

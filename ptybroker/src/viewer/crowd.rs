@@ -291,7 +291,8 @@ impl Crowd {
 
     /// The writer has gone: whoever lost the keyboard last, and still watches, has it again.
     fn give_back(&mut self) {
-        let losers = self.viewers.iter_mut().filter(|viewer| viewer.lost_by.is_some());
+        let watches = |viewer: &&mut Viewer| viewer.lost_by.is_some() && viewer.closing.is_none();
+        let losers = self.viewers.iter_mut().filter(watches);
         let Some(viewer) = losers.max_by_key(|viewer| viewer.lost_by) else { return };
         viewer.lost_by = None;
         viewer.role = Role::Writer;

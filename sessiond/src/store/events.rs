@@ -90,8 +90,6 @@ pub fn newest_of(db: &Connection, cage: CageId, source: Source) -> Result<u64> {
     Ok(newest.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(0))
 }
 
-/// Those after `after`, at most `limit`, in order.
-///
 /// An event as clients get it: a [`wire::api::SessionEvent`] on one line.
 #[derive(Clone, Debug)]
 pub struct EventText {
@@ -111,6 +109,8 @@ struct Untouched<'a> {
     cage: Option<&'a str>,
 }
 
+/// Those after `after`, at most `limit`, in order.
+///
 /// # Errors
 /// The database.
 pub fn after(

@@ -1,9 +1,8 @@
 //! Completions, in the shells themselves.
 
 use super::{ended, has, sleeps};
-use crate::runner::{Test, skip};
+use crate::runner::{Test, need_programs};
 use anyhow::ensure;
-use std::path::Path;
 use std::process::Command;
 use testkit::process::{self, LIMIT};
 use testkit::{Sandbox, Terminal};
@@ -16,13 +15,6 @@ pub(super) fn tests() -> Vec<Test> {
         Test::new("everyday.fish_completes_verbs_and_living_names", fish),
         Test::new("everyday.completing_starts_no_daemon", quiet),
     ]
-}
-
-fn shell(name: &str) -> anyhow::Result<()> {
-    if Path::new("/usr/bin").join(name).exists() || Path::new("/bin").join(name).exists() {
-        return Ok(());
-    }
-    Err(skip(&format!("no {name} here")))
 }
 
 fn output(sandbox: &Sandbox, words: &[&str]) -> anyhow::Result<String> {
@@ -91,7 +83,7 @@ fn completes(terminal: &Terminal) -> anyhow::Result<()> {
 }
 
 fn zsh_prompt(sandbox: &Sandbox) -> anyhow::Result<()> {
-    shell("zsh")?;
+    need_programs(&["zsh"])?;
     sleeps(sandbox, "alive")?;
     let terminal = Terminal::program(sandbox, &["zsh", "-f", "-i"])?;
     terminal.send(
@@ -105,7 +97,7 @@ fn zsh_prompt(sandbox: &Sandbox) -> anyhow::Result<()> {
 }
 
 fn fish(sandbox: &Sandbox) -> anyhow::Result<()> {
-    shell("fish")?;
+    need_programs(&["fish"])?;
     sleeps(sandbox, "alive")?;
     let offers = |words: &str| {
         let script = format!("mews completions fish | source; complete --do-complete '{words}'");

@@ -1,7 +1,7 @@
 //! `mews top`, on a terminal, by its keys.
 
 use super::{has, sleeps};
-use crate::runner::{Test, need_root, skip};
+use crate::runner::{Test, need_programs, need_root};
 use crate::talk::{kill_both, start, text};
 use anyhow::{Context as _, ensure};
 use link::PidFd;
@@ -186,9 +186,7 @@ fn nowhere(sandbox: &Sandbox) -> anyhow::Result<()> {
 }
 
 fn tmux(sandbox: &Sandbox) -> anyhow::Result<()> {
-    if !std::path::Path::new("/usr/bin/tmux").exists() {
-        return Err(skip("no tmux here"));
-    }
+    need_programs(&["tmux"])?;
     sleeps(sandbox, "first")?;
     let socket = sandbox.root().join("home/tmux.sock");
     let tmux = |words: &[&str]| -> anyhow::Result<process::Finished> {

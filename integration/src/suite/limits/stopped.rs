@@ -53,7 +53,10 @@ pub(super) fn measuring(sandbox: &Sandbox) -> anyhow::Result<()> {
     let mut daemons = sandbox.command(["daemon", "start"])?;
     process::run(daemons.env("MEWS_LAYER_DEADLINE_MS", "2000"), b"", LIMIT)?.expect(0)?;
     let policy = policy(sandbox, "workspace_bytes = \"1G\"")?;
-    let run = start(sandbox, &["-p", &policy, "--overlay"], &["sleep", "1000"])?;
+    // So many files that a look takes its time: one that is over at once is not met.
+    let script = "seq -f f%.0f 20000 | xargs touch; echo made; exec sleep 1000";
+    let run = start(sandbox, &["-p", &policy, "--overlay"], &["sh", "-c", script])?;
+    sandbox.mews(["wait", &run.session, "--for", "^made$", "--timeout", "60"])?.expect(0)?;
     let (_sessiond, supervisor) = daemon_pids(sandbox)?;
     let stopper = Stopper::start(move || children_of(supervisor));
     let exit = ended(sandbox, &run.session)?;

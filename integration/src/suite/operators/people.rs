@@ -1,6 +1,6 @@
 //! Accounts made for a test, as `useradd` makes them, and a host that lets some of them in.
 
-use crate::runner::{need_root, skip};
+use crate::runner::{need_programs, need_root};
 use anyhow::Context as _;
 use serde_json::Value;
 use std::cell::Cell;
@@ -184,11 +184,5 @@ pub(in crate::suite) fn host<T>(
 /// What these tests need: root, and the programs that make accounts.
 pub(in crate::suite) fn need_accounts() -> anyhow::Result<()> {
     need_root()?;
-    for program in ["useradd", "groupadd", "setpriv"] {
-        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output()?;
-        if !found.status.success() {
-            return Err(skip(&format!("no {program}")));
-        }
-    }
-    Ok(())
+    need_programs(&["useradd", "groupadd", "setpriv"])
 }

@@ -1,7 +1,7 @@
 //! Where operators really sit: in a tmux of their own, behind ssh.
 
 use super::{DETACH, has_line, last, wait_line};
-use crate::runner::skip;
+use crate::runner::need_programs;
 use crate::suite::operators;
 use crate::suite::operators::people::{Person, host, need_accounts};
 use crate::talk::text;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use link::PidFd;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use testkit::process::{self, LIMIT};
 use testkit::{Sandbox, Terminal, pause};
@@ -18,7 +18,7 @@ const INNER: &str = "bash --norc --noprofile -i";
 
 /// A cage in a pane: resized, split, left, met again from another pane.
 pub(super) fn in_tmux(sandbox: &Sandbox) -> anyhow::Result<()> {
-    need(&["tmux"])?;
+    need_programs(&["tmux"])?;
     let inner = format!("mews run --name pane -- {INNER}");
     let socket = sandbox.root().join("home/tmux.sock").to_string_lossy().into_owned();
     // Typed keys are keys, however fast they come.
@@ -135,7 +135,7 @@ impl Drop for Ssh {
 /// The connection breaks without a word; the program goes on, and the next connection meets it.
 pub(super) fn over_ssh(sandbox: &Sandbox) -> anyhow::Result<()> {
     need_accounts()?;
-    need(&["ssh", "ssh-keygen", "dropbear", "dropbearkey"])?;
+    need_programs(&["ssh", "ssh-keygen", "dropbear", "dropbearkey"])?;
     let ann = Person::make(sandbox, &[])?;
     let allowed = operators::allow(&[&ann]);
     let ssh = Ssh::start(sandbox, ann)?;
@@ -175,13 +175,4 @@ pub(super) fn over_ssh(sandbox: &Sandbox) -> anyhow::Result<()> {
         ensure!(status == 5, "the status comes through: {status}");
         third.check_sane()
     })
-}
-
-fn need(programs: &[&str]) -> anyhow::Result<()> {
-    let folders = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
-    let is_there = |name: &str| folders.iter().any(|folder| Path::new(folder).join(name).exists());
-    match programs.iter().find(|name| !is_there(name)) {
-        Some(name) => Err(skip(&format!("no {name} here"))),
-        None => Ok(()),
-    }
 }

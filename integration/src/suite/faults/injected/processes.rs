@@ -44,8 +44,9 @@ impl Group {
             return Err(skip(&format!("no {controller} controller here")));
         };
         let group = Self { path, from, pid, limit };
-        fs::write(group.path.join("cgroup.procs"), pid.to_string())?;
+        // While it is empty: what one in it is just given would be in the way.
         group.limit(value)?;
+        fs::write(group.path.join("cgroup.procs"), pid.to_string())?;
         Ok(group)
     }
 
